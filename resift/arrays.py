@@ -32,7 +32,8 @@ def text_batches(texts: Iterable[str], size: int = BATCH, max_characters: int = 
     Args:
         texts: The texts. The iterable is read batch by batch.
         size: The maximum number of texts in a batch.
-        max_characters: The maximum total length of a batch. The last text of a batch may exceed it.
+        max_characters: The total length at which a batch ends. Texts are not split, so the last text of a batch may
+            make the batch longer.
 
     Raises:
         BadInput: ``texts`` is a single string, or an item is not a string.

@@ -230,7 +230,10 @@ class EngineUnavailable(ResiftError, code="engine_unavailable", status=503):
 
 
 class TeacherUnavailable(ResiftError, code="teacher_unavailable", status=503):
-    """The teacher model, which provides vectors for a training, did not answer or returned invalid vectors."""
+    """The teacher model did not answer, or returned invalid vectors.
+
+    A teacher model is a larger embedding model. Its vectors are the training data of a smaller model.
+    """
 
 
 class CorruptEngine(EngineUnavailable, code="corrupt_engine"):

@@ -103,9 +103,10 @@ def _copy_owner_and_mode(path: Path, descriptor: int) -> None:
 
 
 def folder_write_error(path: Path) -> str | None:
-    """Return the reason why a folder cannot be created or replaced, or None if it can be.
+    """Return the reason why a folder cannot be created or replaced, or None if there is no obstacle.
 
-    A folder can be replaced if it is empty, or if it contains a JSON file as all folders that Resift writes do.
+    A folder can be replaced if it is empty or contains a JSON file. All folders that Resift writes contain a JSON file;
+    other folders are protected from being overwritten by mistake.
 
     Args:
         path: The path of the folder.

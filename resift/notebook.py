@@ -25,7 +25,8 @@ def progress_bar(label: str, progress: Progress | None = None) -> Iterator[Progr
 
     Args:
         label: The label of the bar.
-        progress: A function that receives the progress instead of the bar.
+        progress: A function to call with the number of finished items and the total number of items. If given, no bar
+            is shown, and the context manager yields this function.
 
     Yields:
         A function to call with the number of finished items and the total number of items.
@@ -82,7 +83,10 @@ def data_frame(rows: list[dict[str, Any]], columns: Sequence[str] | None = None)
 
 
 class NotebookText:
-    """A mixin for objects that notebooks display as plain text, without a frame or quotation marks."""
+    """A mixin for objects that a notebook should display as preformatted text.
+
+    The text is the ``repr`` of the object, shown in an HTML ``<pre>`` element.
+    """
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(repr(self))}</pre>"

@@ -43,7 +43,7 @@ class Speller:
         """Return the words of a query, with misspelt words corrected.
 
         A word is misspelt if it occurs in no document. It stays unchanged if no word of the documents is similar, or if
-        it has less than four letters.
+        it has fewer than four letters.
 
         >>> Speller({"settlement": 2, "fire": 1}).correct("a setlemnet fire")
         ['a', 'settlement', 'fire']
@@ -78,7 +78,8 @@ class Speller:
     def _split(self, word: str) -> tuple[str, str] | None:
         """Split a word into two known words, or return None if this is not possible.
 
-        If there are several ways, each way is rated by the frequency of its rarer word, and the best way is returned.
+        If there are several ways to split the word, the frequencies of the two halves are compared: the split whose
+        less frequent half occurs most often is returned.
 
         Args:
             word: A word in which a space may be missing.

@@ -175,11 +175,11 @@ def _word() -> re.Pattern[str]:
 
 @cache
 def lowercase_table() -> NDArray[np.uint32]:
-    """Return a table with which compiled code splits texts into lower-case words.
+    """Return a table for splitting texts into lower-case words in compiled code.
 
-    The table covers all characters below U+40000. Characters from U+40000 on separate words. Texts that contain Σ or İ
-    must be converted to lower case first, because the lower case of Σ depends on its context, and the lower case of İ
-    has two characters.
+    The table covers the characters below U+40000. All other characters separate words. Texts that contain Σ or İ must
+    be converted to lower case first, because the lower case of Σ depends on its context, and the lower case of İ has
+    two characters.
 
     Returns:
         Array of shape (0x40000,). It contains 0 for characters that separate words, and the lower-case code point for

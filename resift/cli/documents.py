@@ -175,8 +175,8 @@ def _exit(report: Report, stop: Stop) -> None:
 def _reporting_failures(indexer: Indexer) -> Iterator[None]:
     """Return a context manager that prints the progress so far if its ``with`` block fails.
 
-    It prints the last line that was read, the number of indexed documents and the number of refused documents. Then the
-    exception continues.
+    It prints the last line that was read, the number of indexed documents and the number of refused documents. The
+    exception is then raised again.
 
     Args:
         indexer: The indexer that runs in the ``with`` block.

@@ -97,22 +97,22 @@ class HttpWorker(Worker):  # type: ignore[misc]
         while server.active_channels and time.monotonic() < end:
             self._turn(server, channels, config.deadline, stopping=True)
 
-    def _turn(self, server: Any, channels: dict[int, Any], deadline: float, stopping: bool = False) -> None:
+    def _turn(self, server: Any, channels: dict[int, Any], max_seconds: float, stopping: bool = False) -> None:
         """Run one iteration of the main loop: read and send data, and close connections that exceed a time limit.
 
         Args:
             server: The server socket.
             channels: The map from file descriptors to open sockets.
-            deadline: The maximum number of seconds for a request.
+            max_seconds: The maximum number of seconds for a request.
             stopping: Whether the server is shutting down. Idle connections are then closed at once.
         """
         wasyncore.loop(timeout=0.5, use_poll=True, map=channels, count=1)
         now = time.monotonic()
         if now >= self._next_check or stopping:
             self.notify()  # otherwise gunicorn would kill this process because it seems to hang
-            self._next_check = now + min(1.0, deadline / 4)
+            self._next_check = now + min(1.0, max_seconds / 4)
             for connection in list(server.active_channels.values()):
-                connection.check(now, deadline, 0.0 if stopping else KEEP_ALIVE)
+                connection.check(now, max_seconds, 0.0 if stopping else KEEP_ALIVE)
 
 
 class _Limits(NamedTuple):
@@ -249,7 +249,10 @@ def _answer(connection: Connection) -> None:
 
 
 class _Parser(HTTPRequestParser):  # type: ignore[misc]
-    """A parser for HTTP requests that is stricter than the parser of waitress, which it extends."""
+    """The HTTP request parser of waitress, extended with checks that reject ambiguous requests.
+
+    Examples are requests with two Host headers, or with both Transfer-Encoding and Content-Length.
+    """
 
     def parse_header(self, header_plus: bytes) -> None:
         """Parse the request line and the headers of a request, and reject ambiguous requests.
@@ -373,31 +376,33 @@ class Connection(HTTPChannel):  # type: ignore[misc]
         """
         self.handle_close()
 
-    def check(self, now: float, deadline: float, keep_alive: float) -> None:
+    def check(self, now: float, max_seconds: float, keep_alive: float) -> None:
         """Close the connection if the client or the application has exceeded a time limit.
 
         If no response has been started, the client receives an error response first.
 
         Args:
             now: The current time in seconds, from ``time.monotonic()``.
-            deadline: The maximum time in seconds from the first byte of a request to the end of its response.
+            max_seconds: The maximum time in seconds from the first byte of a request to the end of its response.
             keep_alive: The time in seconds after which an idle connection is closed.
         """
         if not (self.requests or self.total_outbufs_len or self.request):
             if now - self.used > keep_alive:
                 self.handle_close()
-        elif now - self.began <= deadline:
-            if now - self.queued > deadline / 3:
+        elif now - self.began <= max_seconds:
+            if now - self.queued > max_seconds / 3:
                 expected = f"another try in {_RETRY_SECONDS} s"
                 self.refuse(TooBusy("too many requests are being computed", expected=expected))
         elif self.requests:
             extra = {"request_id": _id_of(self.requests[0])}
-            self.logger.warning("no answer to %s within %g s", self.requests[0].path, deadline, extra=extra)
+            self.logger.warning("no answer to %s within %g s", self.requests[0].path, max_seconds, extra=extra)
             self.refuse(
-                DeadlineExceeded(f"no answer within {deadline:g} s", expected="less work, or a larger RESIFT_DEADLINE")
+                DeadlineExceeded(
+                    f"no answer within {max_seconds:g} s", expected="less work, or a larger RESIFT_DEADLINE"
+                )
             )
         elif not self.total_outbufs_len:
-            expected = f"the complete request within {deadline:g} s"
+            expected = f"the complete request within {max_seconds:g} s"
             self.refuse(RequestTimeout("the request arrived too slowly", expected=expected))
         elif self.total_outbufs_len <= self.unsent - _SENT_IN_TIME:
             # A long response over a slow connection may continue as long as the client reads some of it.

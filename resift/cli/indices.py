@@ -43,7 +43,8 @@ def _row(engine: Engine, info: IndexInfo, hash: str) -> list[str] | None:
     Args:
         engine: The engine that contains the index.
         info: The description of the index.
-        hash: The hash of the model that the user selected.
+        hash: The hash of the model that the user selected. The row shows whether the index has vectors of this model
+            ("ok"), of another model ("other") or no vectors ("none").
     """
     try:
         documents = count_documents(engine, info.name)

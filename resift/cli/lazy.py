@@ -15,7 +15,8 @@ class LazyGroup(click.Group):
 
     Args:
         lazy: Maps the name of each command to its location, in the form ``module:attribute``.
-        group: The name of an entry point group. Other packages use it to add commands. None allows no other commands.
+        group: The name of an entry point group, through which other packages can add commands. If None, other packages
+            cannot add commands.
     """
 
     def __init__(

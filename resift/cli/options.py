@@ -167,8 +167,9 @@ def library_at(engine: str, model: str, index: str, store: str = ":memory:") -> 
 
     Args:
         engine: The URL of a cluster, or the path of an SQLite file.
-        model: The folder or the name of a model. See :func:`index_model`.
-        index: The name of the index, which helps to choose the model.
+        model: The folder or the name of a model. If it is the packaged model, but the index has vectors of another
+            model, :func:`index_model` looks for that model in the working directory.
+        index: The name of the index.
         store: The address of the session store. By default, sessions are stored in memory.
     """
     settings = service_settings()

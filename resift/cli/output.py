@@ -32,8 +32,8 @@ def progress_bar(label: str, unit: str = "") -> Iterator[Callable[[int, int], No
 
     Args:
         label: The text before the bar.
-        unit: What is counted, for the display of the speed. For example, "documents" displays documents per second. If
-            the unit is empty, no speed is displayed.
+        unit: The plural name of the items that are processed. For example, with "documents" the bar shows the number of
+            documents per second. If the unit is empty, no speed is displayed.
     """
     started = time.perf_counter()
 
@@ -92,7 +92,7 @@ def require_confirmation(yes: bool, question: str, option: str = "--yes") -> Non
     """Ask the user a yes/no question, and raise an error unless the answer is yes.
 
     Args:
-        yes: Whether the user has already agreed with a command-line option. If True, the question is not asked.
+        yes: Whether the user has already confirmed by a command-line option. If True, the question is not asked.
         question: The question to ask.
         option: The option that answers the question in advance. The error message names it.
 
@@ -127,8 +127,8 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], notes: Seque
 
     Args:
         head: The names of the columns.
-        rows: The rows. Each row has a text for every column.
-        notes: A note for each row, or an empty text. It is printed below the row.
+        rows: The rows. Each row has as many texts as there are columns.
+        notes: For each row, a note to print below it, or an empty text. By default, there are no notes.
     """
     widths = [max(map(display_width, column)) for column in zip(head, *rows, strict=True)]
     for number, (row, note) in enumerate(zip_longest((head, *rows), ("", *notes), fillvalue="")):

@@ -56,10 +56,10 @@ def choose_fields(files: Files, fields: Fields | None, index: str | None = None)
 
 
 def _first(files: Files) -> tuple[list[Source], Records]:
-    """Read the first documents of some files.
+    """Read the first 200 records of some files, and return the documents in them.
 
     Returns:
-        The first documents, and an iterator over all records of the files, including the first.
+        The documents, and an iterator that yields all records of the files from the beginning.
 
     Raises:
         BadInput: If there are no documents among the first records.

@@ -33,8 +33,8 @@ class Demo:
         questions: The name of the file with the questions.
         fields: The names of the text fields.
         judged: A text for the transcript that says who judged the relevance of the documents.
-        origin: A text for the transcript that says where a question comes from, with ``{}`` in the place of
-            :attr:`Question.opening`.
+        origin: A text for the transcript that says where a question comes from. The placeholder ``{}`` in this text is
+            replaced with :attr:`Question.opening`.
     """
 
     index: str
@@ -125,14 +125,16 @@ class Rankings:
     def ask(cls, index: Index, question: Question, session: str) -> Rankings | None:
         """Search for a question, mark the relevant documents among the first hits, and search again.
 
+        The three searches are described at :attr:`hits`.
+
         Args:
             index: The index to search.
             question: The question.
             session: The id of the session in which documents are marked.
 
         Returns:
-            The hits of the searches, or None if marks cannot help: if none of the first hits is relevant, or if all
-            relevant documents are among them.
+            The hits of the searches. The result is None if marks cannot improve the search, because the first hits
+            contain no relevant document or all relevant documents.
         """
         size = _READ + _COUNTED  # at least _COUNTED hits remain without the marked hits
         demo_session = index.session(session)
@@ -146,10 +148,10 @@ class Rankings:
 
     @property
     def unread(self) -> list[list[Hit]]:
-        """The hits of the three searches without the marked documents.
+        """For each search in :attr:`hits`, the hits without the documents that were marked relevant.
 
-        Marks move the marked documents to the top. A reader who already knows these documents does not benefit from
-        that, so they are left out.
+        After the documents are marked, they move to the top of the ranking. This is no improvement for readers, who
+        know the marked documents already. Therefore the marked documents are left out.
         """
         known = {hit.id for hit in self.marked}
         return [[hit for hit in hits if hit.id not in known] for hits in self.hits]
@@ -162,10 +164,10 @@ class Rankings:
 
     @property
     def gain(self) -> float:
-        """The improvement of the relevant documents' ranks through the marks.
+        """The improvement in the ranks of the relevant documents after documents were marked.
 
-        The value is the sum of 1 / rank over the relevant documents after the marks, minus the same sum before the
-        marks. It is negative if the ranks become worse.
+        Each ranking is measured by the sum of 1 / rank over the relevant documents that were not marked. The gain is
+        the sum after marking minus the sum before. It is negative if the ranks become worse.
         """
         _, before, after = (sum(1 / rank for rank in ranks) for ranks in self.ranks)
         return after - before
@@ -204,7 +206,15 @@ def play(index: Index, demo: Demo, say: Callable[[str], Any]) -> list[str]:
 
 
 def _summarize(rankings: Sequence[Rankings], say: Callable[[str], Any]) -> None:
-    """Print the average number of relevant hits in each of the three searches, over all questions."""
+    """Print the average number of relevant hits over all questions, for each kind of search.
+
+    The searches are described at :attr:`Rankings.hits`. A last line counts the questions for which the marks improved
+    or worsened the ranking.
+
+    Args:
+        rankings: The hits for each question.
+        say: A function that prints a line.
+    """
     say(f"\nmean number of ✓ in these ten hits, over {len(rankings)} questions with a ✓ to mark and another ✓ to find")
     for name, column in zip(_RANKINGS, zip(*(ranking.ranks for ranking in rankings), strict=True), strict=True):
         say(f"  {name:<15} {sum(map(len, column)) / len(column):.1f}")

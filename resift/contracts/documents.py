@@ -100,12 +100,15 @@ class IndexInfo:
     field_types: tuple[FieldTypes, ...] = ()
 
     def find_model(self, model: ModelDescription) -> IndexInfo | None:
-        """Return the description of the index for an embedding model, or None if the index lacks vectors of this model.
+        """Find the description of the vectors that an embedding model has written to this index.
 
         An index can have vectors of several models in different fields. The description names the model's vector field.
 
         Args:
             model: The model.
+
+        Returns:
+            The description, or None if the index has no vectors of this model.
         """
         return next((info for info in (self, *self.other_models) if info.model == model.hash), None)
 

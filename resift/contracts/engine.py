@@ -96,7 +96,9 @@ class Engine(ABC):
 
     @abstractmethod
     def tune(self, index: str, tuning: Tuning | None) -> None:
-        """Store constants with an index, which replace Resift's default constants in all searches of the index.
+        """Store constants of the ranking formulas with an index.
+
+        Searches of the index use these constants instead of Resift's defaults.
 
         Args:
             index: The name of the index, or an alias or pattern for several indices.

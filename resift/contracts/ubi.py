@@ -236,7 +236,14 @@ def _object(value: Any) -> Mapping[str, Any]:
 
 
 def text_of(value: Any) -> str:
-    """Convert an id to a string. An integer becomes a string, and a value of any other type becomes ""."""
+    """Convert an id to a string.
+
+    Args:
+        value: A value from a UBI event or query.
+
+    Returns:
+        A string or integer as a string, or "" for a value of any other type.
+    """
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         return ""
     return str(value)

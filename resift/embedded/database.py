@@ -155,11 +155,11 @@ class Database:
         db.execute("COMMIT")
 
     def _is_new(self, db: sqlite3.Connection) -> bool:
-        """Return whether the file is new, so that no format version is stored in it.
+        """Return whether the file is new. No format version is stored in a new file.
 
         Raises:
-            ResiftError: If the file has the format of another version of Resift. The class is the argument
-                ``unavailable`` of the constructor.
+            ResiftError: If the file has the format of another version of Resift. The constructor's argument
+                ``unavailable`` determines the class of the exception.
         """
         ((version,),) = db.execute("PRAGMA user_version")
         if version not in (0, FORMAT):
@@ -240,8 +240,11 @@ class SqliteSessionStore(SessionStore):
 
         Args:
             id: The id of the session.
-            wait: Whether to wait for other writers for up to 30 seconds. Otherwise the wait is limited to the short
-                timeout of a search.
+            wait: Whether to wait up to 30 seconds for a lock on the database. If False, the wait is limited to the
+                short timeout of a search.
+
+        Raises:
+            SessionsUnavailable: If the database is still locked at the end of the wait.
         """
         with self._database.transaction(False, None if wait else SEARCH_TIMEOUT) as db:
             row = db.execute(f"SELECT {_ROW}, version FROM session_log WHERE id = ?", (id,)).fetchone()
@@ -378,12 +381,14 @@ class SqliteUbiLog(UbiLog):
         return len(sources) - len(rows)
 
     def events(self, client: str, since: float, until: float) -> list[UbiEvent]:
-        """Return the latest events of a client or session, oldest first.
+        """Return the events of a client or session in a period, oldest first.
+
+        If there are more than :data:`MAX_CLIENT_EVENTS` events, only the latest are returned.
 
         Args:
             client: The client id or session id.
-            since: The time of the earliest event, in Unix seconds.
-            until: The time of the latest event, in Unix seconds.
+            since: The beginning of the period, in Unix seconds.
+            until: The end of the period, in Unix seconds.
         """
         select = "SELECT number, at, body FROM ubi_events WHERE {} = ? AND at BETWEEN ? AND ?"
         sql = f"{select.format('client')} UNION {select.format('session')} ORDER BY at DESC, number DESC LIMIT ?"

@@ -37,7 +37,7 @@ class Highlight:
         after: The tag to insert after a highlighted word.
         escape: A function that escapes the text around the tags, for example for HTML.
         fragments: The maximum number of fragments for each field. 0 returns whole texts.
-        length: The maximum number of characters of a text in which terms are searched.
+        length: The number of characters after which a text is truncated before terms are highlighted.
     """
 
     terms: Mapping[str, frozenset[str]]
@@ -67,7 +67,7 @@ class Highlight:
         return highlights
 
     def _fragment(self, text: str, analyzer: str, terms: frozenset[str]) -> str | None:
-        """Return the fragment of a text that contains the most different terms, with highlighted terms.
+        """Return the fragment of a text with the largest number of distinct terms, and highlight these terms.
 
         If the text is short or ``fragments`` is 0, the result is the whole text. If the text contains no term, the
         result is None.
@@ -103,8 +103,9 @@ class Highlight:
 def _densest(places: Sequence[int], terms: Sequence[str]) -> int:
     """Find the best fragment of a text, and return the number of the word at which it starts.
 
-    The best fragment contains the most different query terms. Among fragments with the same number of terms, it
-    contains the most occurrences. It starts a few words before its first term.
+    The best fragment contains the largest number of distinct query terms. If several fragments contain the same number
+    of distinct terms, the fragment with the most occurrences is best. The fragment starts a few words before its first
+    term.
 
     Args:
         places: The positions of all query terms in the text, counted in words, in ascending order.

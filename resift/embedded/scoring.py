@@ -97,10 +97,10 @@ class Bm25:
         return self._postings(db, self._tables.meta.fields.index(field), term)[0]
 
     def _postings(self, db: sqlite3.Connection, column: int, term: str) -> Matches:
-        """Find the documents that contain a term in a field, and compute the saturation of the term in each document.
+        """Find the documents that contain a term in a field, and compute the normalised frequency of the term.
 
-        The saturation is tf / (k1 · (1 − b + b · length / mean length)). Here tf is the frequency of the term in the
-        document, and k1 and b are the parameters of BM25.
+        The normalised frequency in a document is tf / (k1 · (1 − b + b · length / mean length)). Here tf is the
+        frequency of the term in the document, and k1 and b are the parameters of BM25.
 
         Args:
             db: The database connection.
@@ -108,7 +108,8 @@ class Bm25:
             term: The term.
 
         Returns:
-            The row numbers of the documents in ascending order, and the saturation in each document.
+            The row numbers of the documents in ascending order, and the normalised frequency in each document. Both
+            arrays have the shape (n_documents,).
         """
         cached = self._cache.get((column, term))
         if cached is not None:
@@ -349,9 +350,9 @@ class Vectors:
     def scripted(self, script: Script, rows: Rows) -> Scores:
         """Compute the scores of documents with a script.
 
-        A document without a vector has the score 0 or, if the script has a ``beta``, the score of a document that is
-        similar to nothing. If the script refers to another field than VECTOR_FIELD, all documents count as documents
-        without a vector.
+        A document without a vector has the score 0. However, if the script has a ``beta``, such a document is scored as
+        if its similarity to the query were neutral. If the script refers to a field other than VECTOR_FIELD, all
+        documents count as documents without a vector.
 
         Args:
             script: The parsed script.

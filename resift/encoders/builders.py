@@ -69,8 +69,8 @@ def _build_sfbow(name: str, options: str, vectors: WordVectors, seed: int) -> Mo
 def _build_boew(name: str, options: str, vectors: WordVectors, seed: int) -> Model:
     """Build a model that encodes texts as bags of embedded words.
 
-    Each word belongs to some codewords (cluster centroids) to a certain degree. A text has the mean of its words'
-    memberships. See Passalis and Tefas 2018, section 3.1.
+    Each word belongs to each codeword (cluster centroid) to a certain degree, its membership. The vector of a text is
+    the mean of the memberships of its words. See Passalis and Tefas 2018, section 3.1.
 
     Args:
         name: The name of the model, such as ``boew:64,0.5``.

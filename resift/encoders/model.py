@@ -247,14 +247,14 @@ class Model:
         return self.encode([text]).reshape(self.dim) if vector is None else vector
 
     def _encode_short(self, text: str) -> Floats | None:
-        """Encode a short text in a fast way, if the model and the text allow it.
+        """Encode a short text with a faster method than :meth:`encode`, if the model and the text allow it.
 
         Args:
             text: The text.
 
         Returns:
-            A vector of shape (n_dimensions,). None if the text is too long, or if the model is not a plain mean of word
-            vectors.
+            A vector of shape (n_dimensions,). The result is None if the text has more than ``_MAX_SHORT_TEXT``
+            characters, or if the model is not a plain mean of word vectors.
         """
         # Gathering all rows of a long text at once would need about 1,000 times its memory.
         if not self.is_plain_mean or not isinstance(text, str) or len(text) > _MAX_SHORT_TEXT:
@@ -273,7 +273,7 @@ class Model:
         return unit_rows(vectors) if self.similarity == "cosine" else vectors
 
     def _pool(self, texts: Sequence[str]) -> Floats:
-        """Combine the word vectors of each text, or of each segment of a text, to a single vector.
+        """Combine the word vectors of each text, or of each segment of a text, into a single vector.
 
         Args:
             texts: The texts. Each is divided into the model's number of segments.
@@ -409,7 +409,7 @@ class Model:
         return {**self.table.arrays(), "mask": self.mask, **head}
 
     def save(self, folder: str | Path) -> Path:
-        """Save the model to a folder of JSON, words and arrays.
+        """Save the model to a folder, as a JSON file, a list of words and array files.
 
         The folder is written atomically. If it contains a model, the model is replaced.
 

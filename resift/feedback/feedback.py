@@ -256,8 +256,8 @@ class Feedback:
     def _is_judged_for(self, text: str) -> NDArray[np.bool_]:
         """Return which of the judgements were made for a query.
 
-        A judgement also counts as made for the query if its own query is "". If no queries are recorded, the result is
-        False for all judgements.
+        A judgement without a recorded query ("") counts as made for any query. If no judgement has a recorded query,
+        the result is False for all judgements.
 
         Args:
             text: The text of the query.
@@ -301,9 +301,9 @@ class Feedback:
     def shift(self) -> Floats:
         """The direction from irrelevant to relevant documents, as a float32 vector of shape (n_dimensions,).
 
-        Explanations use this direction to show what was learned. It does not depend on a query; :meth:`transform_query`
-        moves a query. The direction is zero if there are no judgements, or if the feedback method does not move
-        queries.
+        Explanations use this direction to show what was learned from all judgements, whatever their queries. To move a
+        query vector, use :meth:`transform_query` instead. The direction is zero if there are no judgements, or if the
+        feedback method does not move queries.
         """
         if not self.method.ridge or not len(self.grades):
             return np.zeros(self.vectors.shape[1], np.float32)
@@ -311,9 +311,9 @@ class Feedback:
 
     @cached_property
     def _shrunk(self) -> NDArray[np.float64]:
-        """The vectors of the judged documents, with directions that are common in the index dampened.
+        """The vectors of the judged documents, an array of shape (n_judgements, n_dimensions).
 
-        See :meth:`Background.shrink`. The array has the shape (n_judgements, n_dimensions).
+        Directions in which most vectors of the index vary are damped. See :meth:`Background.shrink`.
         """
         return np.asarray(self.vectors if self.background is None else self.background.shrink(self.vectors), np.float64)
 

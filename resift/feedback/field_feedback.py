@@ -88,7 +88,7 @@ class FieldFeedback:
         return int(self.feedback.vectors.shape[1])
 
     def distinction(self, query: NDArray[Any]) -> float:
-        """Estimate how well the vectors in the field tell documents about the query from other documents, from 0 to 1.
+        """Estimate how well the vectors in the field separate documents on the query's topic from other documents.
 
         All judged documents were hits of the query, so good vectors place them nearer to the query than a random sample
         of the index. The estimate is clip(z - 1.5, 0, 1), where z is the difference between the mean similarities of
@@ -97,6 +97,9 @@ class FieldFeedback:
 
         Args:
             query: The query vector, of shape (n_dimensions,).
+
+        Returns:
+            The estimate, from 0 to 1.
         """
         if len(self._background) < MIN_BACKGROUND:
             return 1.0

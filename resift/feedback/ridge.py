@@ -97,10 +97,11 @@ class RidgeRegression:
 
     @cached_property
     def _solver(self) -> NDArray[np.float64]:
-        """The inverse matrix of the regression in dual form: (X Sᵀ + λ · diag(1 / |grade|))⁻¹.
+        """The inverse matrix of the ridge regression in dual form: (X Sᵀ + λ · diag(1 / |g|))⁻¹.
 
-        X contains the vectors of the n judged documents, and S their shrunk vectors. The matrix has the shape (n, n).
-        The dual form is used because there are far fewer judged documents than dimensions.
+        For n judged documents, X contains their vectors, S their vectors after :meth:`Background.shrink`, and g their
+        relevance grades. λ is the ridge penalty. The matrix has the shape (n, n). The dual form is used because there
+        are far fewer judged documents than dimensions.
         """
         kernel = self.vectors @ self.shrunk.T
         return np.asarray(np.linalg.inv(kernel + np.diag(RIDGE_PENALTY / np.abs(self.grades))))

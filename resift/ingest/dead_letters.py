@@ -46,7 +46,7 @@ class DeadLetters:
         """Write a refused document to the file, or to standard error if the file cannot be written.
 
         Args:
-            record: The record or invalid line, which knows the file and line number where the document was read.
+            record: The record or invalid line. It contains the name of the file and the line number.
             status: The HTTP status of the engine's response, or 400 for an invalid line.
             reason: The reason why the document was refused.
             document: The document as a dictionary with ``_id``, or the text of an invalid line.

@@ -248,10 +248,10 @@ class Indexer(BatchWriter):
 def _batches(
     records: Iterable[Record], fields: Sequence[str], refuse: Callable[[Record, int, str], None]
 ) -> Iterator[list[Record]]:
-    """Group records into batches of at most BATCH records and about BATCH_BYTES characters of text.
+    """Group records into batches of at most :data:`BATCH` records.
 
-    If reading the records fails, the records that were read before are yielded as a last batch. Then the error is
-    raised.
+    A batch also ends when its text reaches :data:`BATCH_BYTES` characters. If reading the records fails, the records
+    that were read before are yielded as a last batch, and the exception is raised when the next batch is requested.
 
     Args:
         records: The records.

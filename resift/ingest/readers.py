@@ -72,10 +72,10 @@ class BadLine:
 
 
 def guess_format(path: str) -> str:
-    """Guess the format of a file from the ending of its name. A final ``.gz`` is ignored.
+    """Guess the format of a file from its extension. A final ``.gz`` is ignored.
 
     Raises:
-        BadInput: If the ending is unknown.
+        BadInput: If the extension is unknown.
     """
     suffix = Path(path.removesuffix(".gz")).suffix
     if suffix not in _SUFFIXES:

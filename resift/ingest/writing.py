@@ -75,16 +75,18 @@ class BatchWriter(ABC):
 
     @abstractmethod
     def _settle(self, item: Any, rejection: Rejection | None) -> None:
-        """Record whether a document was written. The method is called once for each document, under the lock.
+        """Record whether a document was written.
+
+        The writer calls this method once for each document, and holds its lock.
 
         Args:
-            item: The item of the batch, which starts with the document id.
+            item: The document as an item of its batch: a tuple that starts with the document id.
             rejection: The engine's rejection of the document, or None if the document was written.
         """
 
     @abstractmethod
     def _give_up(self, batch: Batch, reason: str, failure: ResiftError | None) -> None:
-        """Handle a batch that was not completely written after the last attempt.
+        """Report a batch that was not completely written after the last attempt, usually by raising an exception.
 
         Args:
             batch: The batch.
@@ -112,8 +114,9 @@ class BatchWriter(ABC):
     def put(self, batch: Batch) -> None:
         """Send a batch in another thread.
 
-        If ``writers`` requests are already running, or if a running request contains a document with the same id, this
-        method waits first. This way, the last version of a document is the version that remains in the index.
+        The method waits while the maximum number of requests is already running, or while a running request contains a
+        document with the same id. The second condition ensures that the last version of a document remains in the
+        index.
 
         Args:
             batch: The documents to send. Each item starts with the document id.

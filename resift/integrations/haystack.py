@@ -98,7 +98,9 @@ class ResiftRetriever:
         explain: bool = False,
         **further: Iterable[Document | str],
     ) -> library.Explanation:
-        """Mark documents as relevant or irrelevant for a query. Later searches of the session rank by these marks.
+        """Mark documents as relevant or irrelevant for a query.
+
+        Later searches of the session rank similar documents higher or lower.
 
         Args:
             query: The query for which the documents are marked.
@@ -106,8 +108,11 @@ class ResiftRetriever:
             irrelevant: The irrelevant documents, or their ids.
             session: The id of the session. By default, the session of the component.
             scores: Relevance scores of a model by document id, from -1 (irrelevant) to 1 (relevant).
-            explain: Whether to return what was learned from the marks.
+            explain: Whether the result should explain what was learned from the marks.
             **further: Documents with other kinds of marks, such as ``clicked``.
+
+        Returns:
+            The id and the times of the session. With ``explain``, also its marks and what was learned from them.
         """
         opened = self.index.session(session or self.session)
         return opened.mark(relevant, irrelevant, query=query, scores=scores, explain=explain, **further)

@@ -19,14 +19,14 @@ with needs_extra("langchain", "The LangChain retriever"):
 class ResiftRetriever(SessionMarking, BaseRetriever):
     """A LangChain retriever that ranks documents by the user's feedback in a search session.
 
-    The content of a retrieved document is the text of the index's text fields. Its ``metadata`` contains the other
-    fields, and the score as ``relevance_score``.
+    The content of a retrieved document comes from the text fields of the index. Its ``metadata`` contains the other
+    fields of the document, and the score of the hit under the key ``relevance_score``.
 
     Attributes:
         session: The session.
         k: The maximum number of documents. It can be overridden in ``invoke`` and ``ainvoke``.
-        options: Further search options (see :class:`resift.library.SearchOptions`). They can be overridden in
-            ``invoke`` and ``ainvoke``, too.
+        options: Further search options (see :class:`resift.library.SearchOptions`). They can also be overridden in
+            ``invoke`` and ``ainvoke``.
     """
 
     session: Session

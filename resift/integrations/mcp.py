@@ -52,7 +52,8 @@ class PassageOutput(TypedDict):
         text: The text of the document, or an excerpt.
         title: The beginning of the document, if ``text`` is an excerpt.
         about: Other fields with short values, for example a URL or a date.
-        cut: The position of the excerpt in the document.
+        cut: Where ``text`` was cut out of a long document, for example "characters 200 to 1200 of 5000". Missing if
+            ``text`` is the whole document.
     """
 
     id: str
@@ -86,10 +87,10 @@ class SessionOutput(TypedDict):
 
     Attributes:
         session: The id of the session.
-        marks: The ``id`` and ``title`` of each marked passage, its ``grade`` from -1 to 1, and the ``words`` of the
-            passage that contributed most.
-        towards: Words that describe the direction in which later searches are moved.
-        away_from: Words that describe the opposite direction.
+        marks: For each marked passage, its ``id``, its ``title``, its ``grade`` from -1 to 1, and the ``words`` of the
+            passage that had the largest effect on later searches.
+        towards: Words of the topics that later searches rank higher.
+        away_from: Words of the topics that later searches rank lower.
         also_asked: Expansion words that are added to later queries.
     """
 

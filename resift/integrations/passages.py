@@ -16,7 +16,7 @@ class Passage:
 
     Attributes:
         id: The id of the document.
-        text: The text of the index's text fields.
+        text: The text of the document, from the text fields of its index.
         metadata: The other fields of the document.
         score: The score of the hit, or None if hits are sorted by a field.
     """

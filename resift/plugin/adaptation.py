@@ -85,10 +85,13 @@ class Adaptation(Protocol):
 
 @cache
 def adaptation() -> Adaptation:
-    """Load the training functions of the package ``resift_lab``.
+    """Load the functions that adapt word vectors to the documents of an index.
+
+    An installed package, usually ``resift_lab``, provides these functions through the entry point
+    ``resift.adaptation``.
 
     Raises:
-        MissingExtra: If no installed package provides the entry point ``resift.adaptation``.
+        MissingExtra: If no installed package provides the entry point.
     """
     for entry in entry_points(group=GROUP):
         loaded: Adaptation = entry.load()

@@ -301,12 +301,13 @@ def _alternatives(shape: Shape) -> dict[str, Shape]:
 
 @cache
 def _keys(shape: Shape) -> dict[str, Shape]:
-    """Return the keys that a JSON object of a given shape may have, and the shape of the value under each key.
+    """Return the keys that a JSON object may have, and the shape of the value under each key.
 
-    The key ``*`` stands for any key that is not listed.
+    A shape is the allow-list's notation for a type of JSON value. The key ``*`` stands for any key that is not listed.
 
     Args:
-        shape: The name of an object's shape in the allow-list, or ``"{…}"`` for an object whose keys are free.
+        shape: The shape of the object: the name of an object type in the allow-list, or ``"{SHAPE}"`` for an object
+            with arbitrary keys whose values have the shape SHAPE.
     """
     return {"*": shape[1:-1]} if shape[0] == "{" else _objects()[_TABLES.get(shape, shape)]
 

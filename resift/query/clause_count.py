@@ -58,7 +58,9 @@ _FIELD_PATTERN = re.compile(r"\*[\w.]*:")
 
 
 class ClauseCounter:
-    """Counts the clauses of queries of certain indices.
+    """Counts the clauses of a query in the same way as OpenSearch, which limits their number.
+
+    The number depends on the fields of the searched indices.
 
     Args:
         mappings: The field types of each searched index. Empty if they are unknown.
@@ -68,10 +70,11 @@ class ClauseCounter:
         self._mappings = mappings
 
     def fields(self, names: Sequence[str]) -> int:
-        """Return the number of clauses for a single word in fields.
+        """Return how many query clauses OpenSearch needs to search several fields for one word.
 
         Args:
-            names: The names of the fields, which can have boosts. A name can be a pattern. All fields if empty.
+            names: The names of the fields, which can have boosts. A name can be a pattern. If empty, all fields are
+                searched.
 
         >>> ClauseCounter([{"title": "text", "attr_a": "keyword", "attr_b": "text"}]).fields(["title^2", "attr_*"])
         3
@@ -84,7 +87,7 @@ class ClauseCounter:
         return max(_word_clauses(types, bare) for types in self._mappings)
 
     def clauses(self, clause: Clause) -> int:
-        """Return the number of clauses that OpenSearch counts at most in a query clause.
+        """Return an upper limit for the number of clauses that OpenSearch counts for a query clause.
 
         >>> terms = [{"term": {"tag": str(number)}} for number in range(300)]
         >>> ClauseCounter([{"tag": "keyword"}]).clauses(parse_clause({"bool": {"should": terms}}))
@@ -116,7 +119,7 @@ class ClauseCounter:
         return sum(self.clauses(parse_clause(filter, Role.FILTER)) for filter in filters if filter is not None)
 
     def _of_leaf(self, clause: Clause) -> int:
-        """Return the number of clauses that a clause counts by itself, without the clauses inside."""
+        """Return how many clauses OpenSearch counts for a clause itself. Clauses inside this clause are not counted."""
         kind, settings = str(clause.kind), clause.settings
         if kind == "term":
             return max((self._of_value(name) for name in settings if name not in _COMMON_SETTINGS), default=1)
@@ -135,7 +138,11 @@ class ClauseCounter:
         return 0 if kind in PARTS else _VALUE_CLAUSES if kind in _VALUE_KINDS else 1
 
     def _of_value(self, name: str) -> int:
-        """Return the number of clauses of a ``term`` clause on a field."""
+        """Return how many clauses OpenSearch counts for a ``term`` clause.
+
+        Args:
+            name: The name of the field that the clause searches.
+        """
         if not self._mappings:
             return _VALUE_CLAUSES
         return max(_field_clauses(types.get(name, "text")) for types in self._mappings)
@@ -169,7 +176,11 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
 
 
 def _text_and_settings(clause: Clause) -> tuple[str, Mapping[str, Any]]:
-    """Return the text of a text clause with its syntax, and the settings of its search."""
+    """Return the search text and the options of a text clause, such as ``match`` or ``query_string``.
+
+    Returns:
+        The text as the clause contains it, including any query string syntax, and a mapping with the clause's options.
+    """
     settings: Mapping[str, Any] = clause.settings
     if clause.kind in SINGLE_FIELD_TEXT_KINDS:
         options = next(iter(settings.values()), "")

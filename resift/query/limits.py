@@ -47,7 +47,8 @@ def contents_of(name: str, value: Any) -> Contents:
         value: The JSON value.
 
     Raises:
-        BadInput: The value is nested too deep, or contains too many values.
+        BadInput: The value is nested more than :data:`MAX_DEPTH` levels deep, or contains more than
+            :data:`MAX_QUERY_VALUES` values.
     """
     contents = Contents()
     level = [value] if isinstance(value, (dict, list)) else []
@@ -106,8 +107,9 @@ def check_limits(name: str, value: Any, max_text: int) -> Contents:
         All objects and strings in the value.
 
     Raises:
-        BadInput: The value contains too many values, or its objects or the brackets in a string are nested too deep.
-        TextTooLong: A string or a script expression in the value is too long.
+        BadInput: The value contains more than :data:`MAX_QUERY_VALUES` values, or its objects or the brackets in a
+            string are nested more than :data:`MAX_DEPTH` levels deep.
+        TextTooLong: A string is longer than ``max_text``, or a script expression is longer than :data:`MAX_EXPRESSION`.
     """
     contents = contents_of(name, value)
     for settings in contents.objects:
@@ -123,7 +125,7 @@ def check_limits(name: str, value: Any, max_text: int) -> Contents:
 
 
 def check_brackets(name: str, text: str) -> None:
-    """Check that the brackets in a text are not nested so deep that OpenSearch's parsers would overflow their stack.
+    """Check that the brackets in a text are not nested so deeply that OpenSearch's parsers would overflow their stack.
 
     Args:
         name: The name of the text in error messages, for example ``query``.
@@ -144,10 +146,12 @@ def check_brackets(name: str, text: str) -> None:
 
 
 def _check_expressions(settings: Mapping[str, Any]) -> None:
-    """Check the length of a completion suggester's regular expression, or of a script in the ``expression`` language.
+    """Check the length of the expression in a completion suggester or an ``expression`` script.
+
+    Objects of other kinds are ignored.
 
     Args:
-        settings: An object of a search body, with the settings of a suggester, a script or anything else.
+        settings: An object of a search body.
 
     Raises:
         TextTooLong: The expression is longer than :data:`MAX_EXPRESSION` characters.

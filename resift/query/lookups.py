@@ -84,9 +84,11 @@ def _values_of(name: str, items: Iterable[Any]) -> Iterator[str]:
 def _is_template(key: str, value: Any) -> bool:
     """Return whether a part of a search body is a template that OpenSearch turns into a query.
 
+    Two kinds of parts contain templates: ``ml_inference``, and ``collate`` in a suggester.
+
     Args:
-        key: The name of the part: ``ml_inference``, or ``collate`` in a suggester.
-        value: The settings under this name.
+        key: The key of the part in the search body.
+        value: The value under this key.
     """
     if not isinstance(value, Mapping):
         return False

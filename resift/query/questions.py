@@ -25,7 +25,7 @@ def question_clause(text: str, fields: Sequence[str]) -> Body:
     """Build the OpenSearch query clause for a text that a person typed, which may be a question.
 
     Function words ("what", "about", "is") get a tenth of the weight of other words. Otherwise the form of a question
-    would outweigh its subject. A function word in capitals among small letters is a name ("US", "IT") and keeps its
+    would outweigh its subject. An upper-case function word within lower-case text is a name ("US", "IT") and keeps its
     weight. If several fields are searched, the score is that of the best field plus :data:`TIE_BREAKER` times the
     scores of the other fields.
 

@@ -118,7 +118,8 @@ def _own_text(kind: str, settings: Mapping[str, Any], in_condition: bool) -> str
     Args:
         kind: The type of the clause, for example ``match``.
         settings: The settings of the clause.
-        in_condition: Whether the clause is part of a condition, such as a filter.
+        in_condition: Whether the clause is part of a condition, such as a filter. See :func:`_without_syntax` for its
+            effect on query strings.
     """
     if kind in MODEL_KINDS:
         options = next(iter(settings.values()), None)

@@ -66,7 +66,7 @@ class Clause:
         self.ranks_by_meaning = self.is_semantic
 
     def scoring_parts(self) -> Iterator[tuple[str, tuple[Clause, ...]]]:
-        """Yield each part of a compound clause that contributes to the score, as pairs of a name and clauses.
+        """Yield a pair of name and clauses for each part of a compound clause that contributes to the score.
 
         For example, a ``bool`` clause has the scoring parts ``must`` and ``should``.
         """
@@ -366,13 +366,15 @@ def _are_texts(clauses: tuple[Clause, ...]) -> bool:
 
 
 def boost_of(options: Mapping[str, Any]) -> float:
-    """Return the boost of a clause, or 1 if the clause has no valid boost.
+    """Return the boost of a clause.
 
-    Like OpenSearch, this function accepts a number or a string that contains a number. OpenSearch reports malformed
-    boosts.
+    Like OpenSearch, this function accepts a number or a string that contains a number.
 
     Args:
         options: The settings of the clause that may contain ``boost``.
+
+    Returns:
+        The boost. The result is 1 if the boost is missing or malformed; OpenSearch itself rejects a malformed boost.
     """
     try:
         return float(options.get("boost", 1.0))

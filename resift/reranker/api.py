@@ -222,8 +222,9 @@ def texts(name: str, value: str | Sequence[str | TextObject | None], truncate: b
 
     Args:
         name: The name of the field, for error messages.
-        value: A text, or a list of texts and of objects with a text.
-        truncate: Whether to cut texts that are too long and replace lone surrogates, instead of raising an error.
+        value: A text or a list. Each item of the list is a text, or an object with a text.
+        truncate: Whether to repair invalid texts instead of raising an error: long texts are truncated, and lone
+            surrogates are replaced with "?".
 
     Raises:
         TextTooLong: A text is longer than the settings allow.
@@ -450,11 +451,12 @@ def _without_vectors(body: dict[str, Any]) -> dict[str, Any]:
 
 @api.post("/feedback")
 def feedback() -> dict[str, Any]:
-    """Store relevance judgements of hits in a session, and return the session's id, times and number of steps.
+    """Store relevance judgements of hits in a session.
 
-    Each request is a step of the session, which `POST /v1/sessions/{session}/undo` can undo. A session stores at most
-    100 judgements. If there are more, its oldest steps are removed. With `explain`, the response is the same as for
-    `GET /v1/sessions/{session}`.
+    The response contains the session's id, its creation and expiry times, and its number of steps. Each request is a
+    step of the session, which `POST /v1/sessions/{session}/undo` can undo. A session stores at most 100 judgements. If
+    there are more, its oldest steps are removed. With `explain`, the response is the same as the response of `GET
+    /v1/sessions/{session}`.
     """
     body, service, headers = read_body(FeedbackRequest), current_service(), engine_headers()
     marks = collect_marks({name: getattr(body, name) for name in GRADES}, body.scores)

@@ -121,9 +121,10 @@ def delete_review(review: str) -> dict[str, Any]:
 
 @reviews.post("/<review>/next")
 def next_batch(review: str) -> dict[str, Any]:
-    """Return the documents to judge next: most likely relevant documents first, or a random sample of unread documents.
+    """Return the documents that a reader should judge next.
 
-    Other readers do not get these documents for eight hours.
+    By default, these are the unread documents that are most likely relevant, best first. With `sample`, they are a
+    random sample of the unread documents. For eight hours, these documents are reserved for the reader `by`.
     """
     body, opened, engine = read_body(BatchRequest), _open(review), current_service().engine
     by, source = _by(body.by), MODEL if body.model else PERSON
@@ -151,7 +152,7 @@ def judge(review: str) -> dict[str, Any]:
 
 @reviews.post("/<review>/undo")
 def undo_judgement(review: str) -> dict[str, Any]:
-    """Undo the last judgement of a reader in a review, and return the progress of the review."""
+    """Undo the last judgement of the reader `by` in a review, and return the progress of the review."""
     by = _by(read_body(UndoRequest).by)
     return {"progress": progress_response(_open(review).undo(by))}
 

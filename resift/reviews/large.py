@@ -184,11 +184,12 @@ class LargeSet(DocumentSet):
 
 
 def readable(source: Mapping[str, Any], fields: Sequence[str]) -> str:
-    """Return the text of a document for display, without HTML tags and with one line per field.
+    """Return the text of a document for display, without HTML tags.
 
     Args:
         source: The ``_source`` of the document.
-        fields: The names of the fields to show. If empty, all fields are shown in a single line.
+        fields: The names of the fields to show, each on a line of its own. If empty, all fields are shown on a single
+            line.
     """
     selections = [[name] for name in fields] or [[]]
     values = (plain_text(document_text(source, selection)).strip() for selection in selections)

@@ -151,11 +151,11 @@ class DocumentSet:
 
     @cached_property
     def _counts(self) -> tuple[Any, NDArray[Any]]:
-        """Count how often each word and each pair of words occurs in each document.
+        """Count how often each word and each pair of adjacent words occurs in each document.
 
         Returns:
-            The counts as a sparse matrix of shape (n_documents, n_features), and the words and pairs of words as an
-            array of shape (n_features,).
+            The counts as a sparse matrix of shape (n_documents, n_features), and the words and word pairs as an array
+            of shape (n_features,).
         """
         with needs_extra("review", "A review"):
             from sklearn.feature_extraction.text import CountVectorizer
@@ -337,8 +337,8 @@ def _tf_idf(counts: Any) -> Any:
     """Convert word counts to TF-IDF features.
 
     A feature is (1 + ln tf) · (1 + ln((1 + N) / (1 + df))), where tf is the count of the word in the document, df the
-    number of documents that contain the word, and N the number of documents. Each row is scaled to the Euclidean length
-    1. Words that occur in more than 95 % of the documents are left out.
+    number of documents that contain the word, and N the number of documents. Each row is scaled to unit length. Words
+    that occur in more than 95 % of the documents are left out.
 
     Args:
         counts: The word counts, a sparse matrix of shape (n_documents, n_features).

@@ -108,18 +108,16 @@ def p_value(labels: Sequence[bool], total: int, target: float) -> float:
 
 
 def _p_value(runs: _Runs, relevant: int, unread: int, target: float) -> tuple[float, int]:
-    """Return the p-value of the hypothesis that the recall is still below a target.
-
-    This is the result of :func:`p_value`, computed from prepared samples.
+    """Return the p-value of the hypothesis that the recall is still below a target, as described at :func:`p_value`.
 
     Args:
-        runs: The samples, as returned by :func:`_runs`.
+        runs: The samples of judged documents that are tested, as returned by :func:`_runs`.
         relevant: The number of relevant documents read so far.
         unread: The number of unread documents.
         target: The target recall.
 
     Returns:
-        The p-value, and the position in ``runs`` of the sample with this p-value.
+        The smallest p-value of all samples, and the position in ``runs`` of the sample that yields it.
     """
     missed = int(np.floor(relevant / target)) - relevant + 1
     return _smallest(runs, missed) if missed <= unread else (0.0, 0)  # impossible if more are missed than unread
@@ -174,12 +172,13 @@ def _smallest(runs: _Runs, missed: int, bound: float = 1.0) -> tuple[float, int]
 def _max_missed(runs: _Runs, unread: int, run: int) -> int:
     """Return an upper limit for the number of relevant documents that are still unread, with a confidence of 95 %.
 
-    This is the largest number that the test of :func:`p_value` does not reject.
+    This is the largest number that the test of :func:`p_value` does not reject. Each sample of judged documents yields
+    a limit, and the smallest limit is returned.
 
     Args:
-        runs: The samples, as returned by :func:`_runs`.
+        runs: The samples of judged documents that are tested, as returned by :func:`_runs`.
         unread: The number of unread documents.
-        run: The position of the sample to test first.
+        run: The position in ``runs`` of a sample with a small p-value. Testing it first saves time.
     """
     rejected, most = float(np.nextafter(1 - CONFIDENCE, 1)), unread
     while run >= 0:
@@ -197,14 +196,14 @@ def _max_missed(runs: _Runs, unread: int, run: int) -> int:
 
 
 def _cumulative_probability(count: int, total: int, relevant: int, drawn: int) -> float:
-    """Return P(X ≤ count) for a hypergeometric distribution, the number X of relevant documents in a random sample.
+    """Return the probability that a random sample contains at most ``count`` relevant documents.
 
-    The probability of each X is computed from the probability of X - 1 or X + 1, starting at the most likely X.
-    Probabilities below e⁻⁸⁰⁰ times the largest probability are neglected. For 100,000 documents, this takes 1 % of the
-    time of scipy.stats.
+    The number X of relevant documents in the sample has a hypergeometric distribution. The probability of each X is
+    computed from the probability of X - 1 or X + 1, starting at the most likely X. Probabilities below e⁻⁸⁰⁰ times the
+    largest probability are neglected. For 100,000 documents, this takes 1 % of the time of scipy.stats.
 
     Args:
-        count: The number of relevant documents in the sample.
+        count: The largest number of relevant documents in the sample.
         total: The number of documents from which the sample is drawn.
         relevant: The number of relevant documents among them.
         drawn: The size of the sample.

@@ -102,9 +102,10 @@ def scaled(query: Body, documents: Sequence[Body], factor: float) -> Body:
 def not_widened_marker(query: Body) -> Body:
     """Build a query clause that labels the hits that match only a widened query, and not the original query.
 
-    A widened query also searches for related words, so it has more hits. The clause contains a named clause for
-    documents that do not match the original query. OpenSearch lists the name, :data:`WIDENED_NAME`, in the
-    ``matched_queries`` of such hits. The clause itself matches no documents and does not change any score.
+    A widened query also searches for related words, so it has more hits. OpenSearch evaluates named clauses for each
+    hit separately, even inside a clause that matches no document. The returned clause matches no document, so it
+    changes neither the hits nor their scores. It contains a named clause that is true for documents that do not match
+    the original query. OpenSearch lists its name, :data:`WIDENED_NAME`, in the ``matched_queries`` of these hits.
 
     Args:
         query: The original query, before it was widened.
@@ -148,7 +149,13 @@ def rescore_stages(body: Body, stages: Sequence[Body]) -> list[Body]:
 
 
 def named_stages(stages: Sequence[Body]) -> list[Body]:
-    """Return rescore stages of which the first is marked as rewritten, for a search whose query cannot be marked."""
+    """Return a copy of rescore stages in which the query of the first stage has the name that marks rewritten searches.
+
+    Use this function for searches whose main query cannot be named.
+
+    Args:
+        stages: The rescore stages. If there are none, the result is empty.
+    """
     if not stages:
         return []
     first, *rest = stages

@@ -141,14 +141,14 @@ def _without_vectors(clause: Clause) -> Any:
 
 
 def _named(query: Body, hidden: list[Body]) -> Body:
-    """Mark a query as rewritten by Resift, and exclude hidden documents from its hits.
+    """Mark a query as rewritten by Resift, and exclude documents from its hits.
 
-    A ``hybrid`` query cannot be wrapped in another query. Therefore its first sub-query is marked, and hidden documents
-    are excluded from each sub-query.
+    The query is wrapped in a ``bool`` clause whose name is the mark. A ``hybrid`` query cannot be wrapped in another
+    query. Therefore its first sub-query is marked, and the documents are excluded from each sub-query.
 
     Args:
         query: The query to mark.
-        hidden: Clauses that match the hidden documents.
+        hidden: Clauses that match the documents to exclude.
     """
     hybrid = query.get(HYBRID_KIND)
     if hybrid is None:
@@ -186,7 +186,7 @@ class _ClauseRewriter:
 
     @property
     def may_change(self) -> bool:
-        """Whether clauses can be added to the query without exceeding OpenSearch's limit."""
+        """Whether clauses can be added to the query without exceeding OpenSearch's limit on the number of clauses."""
         return self._clause_count <= MAX_ENGINE_CLAUSES
 
     def _text_clauses(self, clause: Clause) -> Iterator[Clause]:
@@ -200,7 +200,7 @@ class _ClauseRewriter:
                     yield from self._text_clauses(part)
 
     def _added_clause_count(self) -> int:
-        """Return the largest number of clauses that are added besides expansion words."""
+        """Return the maximum number of clauses that the rewriter adds to the query, not counting expansion words."""
         lists = _DOCUMENT_LISTS * (1 + len(self._texts) + len(self._moves))
         sparse = sum(isinstance(clause, SparseClause) for clause in self._moves)
         return 1 + lists * self._knowledge.document_clause_count + sparse * MAX_ADDED_TOKENS
@@ -210,13 +210,16 @@ class _ClauseRewriter:
         knowledge = self._knowledge
         if not self._texts or not knowledge.expansion_words:
             return 0
-        field_count = sum(
+        clauses_per_word = sum(
             knowledge.counter.fields(clause.searched_fields or knowledge.fields) for clause in self._texts
         )
-        return min(len(knowledge.expansion_words), word_room(self._clause_count, field_count))
+        return min(len(knowledge.expansion_words), word_room(self._clause_count, clauses_per_word))
 
     def _moved_clauses(self) -> dict[Clause, Moved | Note]:
-        """Move the query vector or query tokens of each vector clause towards the relevant documents.
+        """Adapt each vector clause and sparse clause to the judged documents.
+
+        A query vector is moved towards the vectors of relevant documents. Query tokens are extended with tokens of
+        relevant documents.
 
         Returns:
             A mapping from the clause to the changed clause, or to a note with the reason why the clause cannot be
@@ -236,8 +239,11 @@ class _ClauseRewriter:
     def whole(self) -> Body:
         """Return the whole query with all clauses rewritten.
 
-        The scores of documents that the user marked irrelevant are reduced, except in a ``hybrid`` query and in a query
-        without any other change.
+        If a clause was changed, the scores of documents that the user marked irrelevant are reduced as well. A
+        ``hybrid`` query is an exception, because OpenSearch does not allow it inside another query.
+
+        Returns:
+            The new query, or the original query if no clause was changed.
         """
         changed: Body = self._changed(self._root)
         if changed is self._root.raw or self._root.kind == HYBRID_KIND:
@@ -263,12 +269,12 @@ class _ClauseRewriter:
         return clause.replace_scoring_clauses(lambda inner: self._changed(inner, is_normalised))
 
     def _moved(self, clause: Clause, is_normalised: bool) -> Body:
-        """Return a vector or sparse token clause as JSON, with its query vector or query tokens moved.
+        """Return a vector clause or sparse clause as JSON, with its query moved towards the relevant documents.
 
         Args:
-            clause: The clause.
+            clause: The clause. Its query vector or query tokens were moved by :meth:`_moved_clauses`.
             is_normalised: Whether the clause is inside a ``hybrid`` query, where OpenSearch normalises the scores of
-                each sub-query. In this case, relevant documents among the hits of the clause get a bonus.
+                each sub-query. In this case, relevant documents that match the clause get a higher score.
         """
         moved = self._moves[clause]
         if isinstance(moved, Note):

@@ -29,7 +29,9 @@ _SPARSE_ENCODING_OPTIONS = {"query_text", "model_id", "analyzer"}
 
 
 class Moved(NamedTuple):
-    """A vector or sparse token clause after its query vector or query tokens were moved.
+    """A vector clause or sparse clause of a query, adapted to the user's relevance judgements.
+
+    The query vector or query tokens of the clause are moved towards the relevant documents.
 
     Attributes:
         clause: The new clause as JSON.
@@ -85,7 +87,7 @@ def moved_clause(clause: FieldClause, knowledge: FieldKnowledge) -> Moved | Note
     if field.name not in (knowledge.tokens if field.kind == _TOKEN_TYPE else knowledge.vectors):
         return Note(Outcome.NO_VECTORS, clause.field)
     text = _text_to_encode(clause, field)
-    start = _own_start(clause) if text is None else knowledge.encoded.get(text)
+    start = _own_query(clause) if text is None else knowledge.encoded.get(text)
     if start is None:
         return Note(Outcome.MODEL_UNAVAILABLE, clause.field)
     if isinstance(clause, SparseClause):
@@ -126,7 +128,7 @@ def _movable_field(clause: FieldClause, mapped: Mapping[str, VectorField]) -> Ve
     return field if field is not None and not field.nested and field.kind in types else None
 
 
-def _own_start(clause: FieldClause) -> Any:
+def _own_query(clause: FieldClause) -> Any:
     """Return the query vector or query tokens that are written in the clause itself, or None if there are none."""
     if isinstance(clause, SparseClause):
         return clause.tokens

@@ -58,8 +58,8 @@ class Note(NamedTuple):
     """A reason why a part of a query could not be rewritten.
 
     Attributes:
-        outcome: The reason.
-        detail: The value for the placeholder in the reason's English text, such as the name of a field.
+        outcome: The kind of obstacle, with an English text.
+        detail: The value for the placeholder in this text, such as the name of a field.
     """
 
     outcome: Outcome

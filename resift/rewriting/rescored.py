@@ -86,8 +86,8 @@ class _Rewriter:
     and :meth:`with_stages` then build the body in two different ways.
 
     Attributes:
-        may_change_query: Whether clauses can be added to the query without exceeding OpenSearch's limit. Otherwise only
-            rescore stages can be added, which are separate queries.
+        may_change_query: Whether clauses can be added to the query without exceeding OpenSearch's limit on the number
+            of clauses. Otherwise only rescore stages can be added, which are separate queries.
         notes: Changes that were not possible.
     """
 
@@ -117,13 +117,13 @@ class _Rewriter:
         knowledge = self._knowledge
         length = knowledge.word_weight * query_length(knowledge.text)
         words = word_clauses(knowledge.expansion_words, fields, length)
-        field_count = knowledge.counter.fields(fields)
+        clauses_per_word = knowledge.counter.fields(fields)
         # A rescore stage is a query of its own. It does not contain the words of the original query.
-        self._words = words[: word_room(0, field_count)]
-        room = word_room(self._clause_count, field_count)
+        self._words = words[: word_room(0, clauses_per_word)]
+        room = word_room(self._clause_count, clauses_per_word)
         nearest = {} if self._text_query is None else knowledge.related_words
         # The query with related words contains its own words twice: the second time to recognise hits without them.
-        related_room = word_room(2 * self._clause_count, field_count) if nearest else room
+        related_room = word_room(2 * self._clause_count, clauses_per_word) if nearest else room
         self._related_words = related_word_clauses(nearest, fields, related_room - WIDENING_WORDS)
         self._room = room
         if self._related_words:
@@ -160,13 +160,15 @@ class _Rewriter:
     def with_words_in_query(self, is_ranked: bool, may_widen: bool = False) -> Body | None:
         """Build the search body with the expansion words in the query itself, without rescore stages.
 
+        With the option ``judged="hide"``, the judged documents are excluded.
+
         Args:
-            is_ranked: Whether hits are ranked by their scores. If not, the expansion words would have no effect, and
-                only hidden documents are excluded.
+            is_ranked: Whether hits are ranked by their scores. If not, expansion words would have no effect, so they
+                are not added.
             may_widen: Whether documents that match only expansion words or related words may be hits, too.
 
         Returns:
-            The new search body, or None if there is nothing to add.
+            The new search body, or None if there is nothing to add or exclude.
         """
         if not self.may_change_query:
             return None
@@ -202,10 +204,11 @@ class _Rewriter:
         return {**body, "rescore": stages} if stages else body
 
     def _widened_query(self) -> Body:
-        """Build the new query: marked as rewritten, without hidden documents and, if possible, widened.
+        """Build the new query, which is widened if possible.
 
         A widened query also finds documents by related words, by expansion words or by k-NN search. The query is
-        widened if the options allow it and there is something to search for.
+        widened if the options allow it and there are such words or a query vector. The query gets the name that marks
+        rewritten searches. Judged documents that the user wants to hide are excluded.
         """
         alternatives = [] if self._text_query is None else self._alternatives(self._text_query)
         if self._text_query is None or not alternatives:
@@ -235,12 +238,17 @@ class _Rewriter:
         return [*alternatives, *nearest]
 
     def _without_judged(self, words: list[Body]) -> list[Body]:
-        """Wrap word clauses so that they add no score to some of the judged documents.
+        """Restrict expansion words to documents whose score they may increase.
 
-        These are the irrelevant documents, and the documents that should keep their rank.
+        Two kinds of judged documents must not gain score: documents that were judged irrelevant, and documents that
+        were judged for other queries and should keep their rank.
 
         Args:
-            words: The clauses, one per word.
+            words: The query clauses for expansion words, one clause per word.
+
+        Returns:
+            The clauses, wrapped in a single ``bool`` clause that excludes these documents. If there is nothing to
+            exclude, the clauses are returned unchanged.
         """
         if not self._without_words or not words:
             return words
@@ -298,10 +306,11 @@ class _Rewriter:
 
 
 def _highlighted_query(root: Clause, field_types: Sequence[FieldTypes]) -> Body:
-    """Return the query whose words are highlighted.
+    """Return the query whose words OpenSearch should highlight.
 
-    That is the original query, but for a range of numbers or dates. The plain highlighter of OpenSearch 3 fails at such
-    a range, unless the range is the whole query of the search. There is nothing to highlight in it.
+    This is usually the original query. However, a ``range`` query on numbers or dates contains no words to highlight,
+    and the plain highlighter of OpenSearch 3 fails if such a query is part of another query. Therefore ``match_all`` is
+    returned for these queries.
 
     Args:
         root: The original query.
@@ -315,9 +324,9 @@ def _highlighted_query(root: Clause, field_types: Sequence[FieldTypes]) -> Body:
 def unmoved_factor(knowledge: Knowledge, id: str, beta: float) -> float:
     """Return the factor by which the score of a document is multiplied so that the document keeps its rank.
 
-    The document was judged for another query. The factor replaces the score that other hits gain from expansion words
-    and from the vector similarity. It is at least 1, so that the document does not fall behind hits that are not
-    rescored.
+    The document was judged for another query, so its own score should not change. Other hits gain score from expansion
+    words and from the vector similarity. The factor compensates for this gain. It is at least 1, so that the document
+    does not fall behind hits that are not rescored.
 
     Args:
         knowledge: The knowledge about the search.

@@ -11,24 +11,27 @@ from resift.text import ANALYZER_STOP_WORDS, tokenize
 
 
 def query_length(text: str) -> float:
-    """Return the Euclidean norm of a text's word counts, or 1 if the text has no words.
+    """Return the Euclidean norm of a query's word counts, or 1 if the query has no words.
 
-    Stop words are not counted. Long questions consist mostly of stop words, which would give the expansion words too
-    much weight.
+    The boosts of expansion words (words that a session adds to the query) are proportional to this length. Stop words
+    are not counted: they would make the length of a long question, and thereby the boosts, too large.
+
+    Args:
+        text: The text of the query.
     """
     counts = Counter(word for word in tokenize(text) if word not in ANALYZER_STOP_WORDS)
     return float(sum(count**2 for count in counts.values()) ** 0.5) or 1.0
 
 
-def word_room(clause_count: int, field_count: int) -> int:
+def word_room(clause_count: int, clauses_per_word: int) -> int:
     """Return how many words can be added to a query without exceeding OpenSearch's limit on the number of clauses.
 
     Args:
         clause_count: The number of clauses that the query has already.
-        field_count: The number of clauses that each added word needs, as
-            :meth:`resift.query.clause_count.ClauseCounter.fields` returns it.
+        clauses_per_word: The number of clauses that each added word needs. See
+            :meth:`resift.query.clause_count.ClauseCounter.fields`.
     """
-    return max(0, (MAX_CLAUSES - clause_count) // field_count)
+    return max(0, (MAX_CLAUSES - clause_count) // clauses_per_word)
 
 
 def word_clauses(weights: Mapping[str, float], fields: Sequence[str], length: float = 1.0) -> list[Body]:

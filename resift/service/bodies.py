@@ -41,7 +41,7 @@ class Search(SearchRequest, frozen=True, kw_only=True):
         """Whether the search may be sent to another node of the cluster if a node fails.
 
         A search that made a node fail could make the next node fail, too. Therefore only harmless searches are
-        repeated: a text without a filter, or a search that was checked against the allow-list.
+        repeated: searches for a text without a filter, and searches that were checked against the allow-list.
         """
         return self.listed_only or (isinstance(self.query, str) and self.filter is None)
 

@@ -246,10 +246,11 @@ def _texts_by_field(sources: Sequence[Mapping[str, Any]], fields: Sequence[str])
 
     Args:
         sources: The ``_source`` of some documents.
-        fields: The text fields of the index. They are examined in addition to the top-level fields of the documents.
+        fields: The text fields of the index. These fields, which may be nested, are examined in addition to all
+            top-level fields of the documents.
 
     Yields:
-        The name of a field and the list of its values. Long values are cut.
+        The name of a field and the list of its values. Values are truncated to 2,000 characters.
     """
     top_level = [name for source in sources for name in source if not is_ours(name)]
     for name in dict.fromkeys([*top_level, *fields]):

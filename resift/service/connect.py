@@ -118,13 +118,13 @@ def open_ubi_log(url: str, events: str, queries: str) -> UbiLog:
 
 
 def ubi_address(engine: str, store: str) -> str:
-    """Return the address of the log of user events and queries (UBI, User Behavior Insights).
+    """Return the address of the UBI log, which records user events and queries (UBI: User Behavior Insights).
 
-    With a cluster, the log is in the cluster, where other collectors of events write it, too. With the embedded engine,
-    the log is in the store of sessions.
+    If the engine is a cluster, the log is in the cluster, because other UBI collectors write their events there. If the
+    engine is embedded, the log is in the session store.
 
     Args:
         engine: The address of the search engine.
-        store: The address of the store of sessions.
+        store: The address of the session store.
     """
     return engine if is_cluster(engine) else store

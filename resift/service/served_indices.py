@@ -77,12 +77,15 @@ class ServedIndices:
     def require(self, index: str, resolve: Callable[[str], Sequence[str]]) -> bool:
         """Check that the service may search all indices that a name refers to.
 
+        An index may be searched if the settings list the index itself, or an alias through which the request searches
+        it.
+
         Args:
             index: The name, alias, pattern or comma-separated list in a request.
             resolve: A function that returns the names of the indices to which a name, alias, pattern or list refers.
 
         Returns:
-            True if the settings name all of these indices. False if they only name an alias for some of the indices.
+            True if the settings list all of these indices themselves, False if some are allowed only through an alias.
 
         Raises:
             IndexNotServed: An index is not allowed, or does not exist.

@@ -68,7 +68,7 @@ class IndexWords(NamedTuple):
     Attributes:
         speller: A spelling corrector that knows the words of the sample.
         vocabulary: The words of the sample with their vectors. None if the documents could not be read.
-        sampled_at: When the sample was read, in seconds of the clock.
+        sampled_at: The time when the sample was read, in seconds on the clock of the object that caches the words.
         titles: The titles of the sampled documents.
     """
 
@@ -339,7 +339,7 @@ def _corrections(speller: Speller, words: Sequence[str]) -> Iterator[tuple[str, 
 
 
 def _replaced(query: str, corrections: Mapping[str, str]) -> str:
-    """Replace the misspelt words in a query by their corrections, and leave all other characters unchanged.
+    """Replace the misspelt words in a query with their corrections, and leave all other characters unchanged.
 
     >>> _replaced('"Bush" fier, 2001', {"fier": "fire"})
     '"Bush" fire, 2001'

@@ -139,12 +139,15 @@ class Clicks:
         return sorted(judged, key=lambda judgement: judgement.at)[-MAX_JUDGEMENTS:]
 
     def _queries_of(self, events: Iterable[UbiEvent]) -> dict[str, UbiQuery]:
-        """Return the logged queries that led to some user events, as a mapping from query ids to queries.
+        """Look up the logged queries to which some user events belong.
 
-        Queries that are missing in the log are left out.
+        Queries that are missing from the log are left out.
 
         Args:
             events: The events, for example clicks on hits.
+
+        Returns:
+            The queries, by query id.
         """
         ids = sorted({event.query_id for event in events if event.query_id})
         keys = {id: id for id in ids if not self._unknown_queries.get(id)}

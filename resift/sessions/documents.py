@@ -77,7 +77,7 @@ def read_documents(
 
 
 def learned_text(source: Mapping[str, Any], fields: Sequence[str]) -> str:
-    """Return the text of a judged document for learning, without fields that contain names of persons.
+    """Return the part of a judged document's text from which Resift learns. Fields with personal names are left out.
 
     Users who mark a document relevant look for the same subject, not for the same author.
 
@@ -96,8 +96,8 @@ def learned_text(source: Mapping[str, Any], fields: Sequence[str]) -> str:
 class FieldLoader:
     """Loads the vectors and sparse tokens of judged documents from an index, and encodes query texts.
 
-    Vectors and tokens are cached for five minutes and encoded texts for an hour, separately for each set of caller's
-    headers. Instances are thread-safe.
+    Vectors and tokens are cached for five minutes and encoded texts for an hour. Callers with different HTTP headers do
+    not share cached values. Instances are thread-safe.
 
     Args:
         engine: The search engine.
@@ -162,10 +162,11 @@ class FieldLoader:
         return FieldKnowledge(mapped=info.vector_fields, vectors=vectors, tokens=tokens, encoded=encoded)
 
     def _values(self, judged: Mapping[int, JudgedDocument], field: VectorField, headers: Headers) -> dict[int, Any]:
-        """Return the vectors or tokens of judged documents in a field, from the cache or from the engine.
+        """Return a field's vectors or tokens for judged documents, from the cache or from the engine.
 
         Args:
-            judged: The judged documents. The keys are their row numbers in the feedback.
+            judged: The judged documents. The key of a document is its row number in the arrays of the session's
+                :class:`Feedback`.
             field: The field.
             headers: The caller's HTTP headers.
 
@@ -190,7 +191,7 @@ class FieldLoader:
         return dict(sorted(values.items()))
 
     def _fetch(self, index: str, field: VectorField, headers: Headers, ids: Sequence[str]) -> dict[str, Any]:
-        """Fetch the vectors or tokens of documents in a field from the engine.
+        """Read a field's vectors or tokens from the engine.
 
         Args:
             index: The name of the index.
@@ -199,8 +200,7 @@ class FieldLoader:
             ids: The ids of the documents.
 
         Returns:
-            A mapping from document ids to vectors or tokens. The value is empty for a document without a vector or
-            tokens.
+            The vector or tokens of each document, by document id. The value is empty for a document that has none.
         """
         values: Mapping[str, Any]
         if field.kind == "tokens":

@@ -95,7 +95,7 @@ def knowledge_of(
     documents: Sequence[JudgedDocument],
     searched: Sequence[JudgedDocument],
 ) -> Knowledge:
-    """Collect what a session's feedback implies for a search.
+    """Collect the data with which a search is rewritten: the moved query vector, and the judged documents.
 
     The result contains neither expansion words nor knowledge about the index's own vectors and tokens. The caller adds
     them.
@@ -104,8 +104,8 @@ def knowledge_of(
         info: The names, fields and settings of the searched index.
         query: The text and vector of the query.
         feedback: The part of the session's feedback that applies to the query, or None.
-        documents: All judged documents of the session.
-        searched: The judged documents that are in the searched index.
+        documents: All judged documents of the session, in any index.
+        searched: The judged documents that are in the searched index. Only these can be hits of the search.
     """
     vector = query.vector if feedback is None else feedback.transform_query(query.vector)
     homes = {document.judgement.document: document.judgement.index for document in searched}
@@ -183,9 +183,10 @@ class KnowledgeLoader:
         self._learned: TtlCache[Feedback] = TtlCache(_CACHE_BYTES, _SECONDS)
 
     def load(self, info: IndexInfo, options: Options, needs: Needs = NO_NEEDS, headers: Headers = None) -> Knowledge:
-        """Load what the session and the clicks of a user imply for a search.
+        """Load the data with which Resift rewrites a search, such as the moved query vector and the expansion words.
 
-        If the session or the clicks cannot be read, they are ignored, and a note in the result gives the reason.
+        The data is derived from the relevance judgements in the session and from the clicks of the user. If these
+        cannot be read, they are ignored, and a note in the result gives the reason.
 
         Args:
             info: The names, fields and settings of the searched index.
@@ -227,7 +228,7 @@ class KnowledgeLoader:
             headers: The caller's HTTP headers.
 
         Returns:
-            The judgements, at most one for each document, and English sentences about data that could not be read.
+            The judgements, at most one for each document, and warnings for the user about data that could not be read.
         """
         notes: list[str] = []
         stored = None
@@ -253,9 +254,10 @@ class KnowledgeLoader:
         return effective_judgements([*clicked, *judgements]), notes
 
     def _is_searched(self, index: str, info: IndexInfo, headers: Headers) -> bool:
-        """Return whether documents that were judged in one index can be hits of a search in another index.
+        """Return whether documents that were judged in an index can be hits of a search.
 
-        This is the case if the two names have at least one index in common, for example through an alias.
+        This is the case if the name of the index and the name in the search refer to at least one common index, for
+        example through an alias.
 
         Args:
             index: The name of the index or alias in which the documents were judged.

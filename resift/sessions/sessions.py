@@ -56,9 +56,10 @@ _STRENGTH = {"skip": 0, "click": 1, "mark": 2, "model": 2}
 
 
 class SessionCaller:
-    """The caller of a request, and the sessions that this caller may use.
+    """The caller of a request, who may be restricted to certain sessions.
 
-    This class allows all sessions. A subclass restricts callers with API keys to their own sessions.
+    This class allows all sessions. The service uses a subclass that restricts callers with API keys to their own
+    sessions.
 
     Attributes:
         name: The name of the caller's API key, or None if the service has no keys.
@@ -68,6 +69,8 @@ class SessionCaller:
 
     def may_use(self, owner: str | None) -> bool:
         """Return whether the caller may use a session.
+
+        This class allows every session. Subclasses can restrict callers to their own sessions.
 
         Args:
             owner: The name of the API key that created the session, or None if it was created without a key.
@@ -352,7 +355,7 @@ class Sessions:
             record.
 
         Raises:
-            SessionNotFound: The session belongs to another caller, even if the stored data is damaged.
+            SessionNotFound: The session belongs to another caller. This is checked before the rest of the stored data.
             SessionDamaged: The stored data is not a valid session.
         """
         stored = self.store.read(check_id(id), wait)
@@ -362,17 +365,20 @@ class Sessions:
             raise _not_found(id)
         return _decoded(id, stored), stored
 
-    def _read_or_taken(self, id: str) -> tuple[StoredSession | None, SessionRecord | None]:
-        """Read a session that will be created if it does not exist yet.
+    def _read_for_writing(self, id: str) -> tuple[StoredSession | None, SessionRecord | None]:
+        """Read a session that the caller wants to create or extend.
+
+        This method differs from :meth:`_read` only in its error message, which suggests another id.
 
         Args:
             id: The id of the session.
 
         Returns:
-            The session and the stored record, as returned by :meth:`_read`.
+            The session, or None if it does not exist or has expired; and the stored record, or None if there is no
+            record.
 
         Raises:
-            SessionNotFound: A session of another caller has this id. The message suggests using another id.
+            SessionNotFound: A session of another caller has this id.
         """
         try:
             return self._read(id)
@@ -395,7 +401,7 @@ class Sessions:
         """
         key = self.caller().name
         for attempt in range(_ATTEMPTS):
-            session, stored = self._read(id) if marks is None else self._read_or_taken(id)
+            session, stored = self._read(id) if marks is None else self._read_for_writing(id)
             if session is None and marks is None:
                 raise _not_found(id)
             now, is_new = self.clock(), session is None

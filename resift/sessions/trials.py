@@ -87,12 +87,13 @@ class Trial:
 class ShownPage:
     """A page of interleaved hits that a user saw during a trial.
 
-    A trial compares a ranking with the user's feedback and a plain ranking, and interleaves their hits.
+    A trial compares two rankings: a personal ranking, which uses the user's relevance feedback, and a plain ranking
+    without feedback. Each page combines hits of both.
 
     Attributes:
         client: The user's client id.
         at: The time of the search in Unix seconds.
-        teams: The ranking from which each document was taken, by document id: True for the ranking with feedback, False
+        teams: The ranking ("team") that contributed each document, by document id: True for the personal ranking, False
             for the plain ranking, and None for a document that counts for neither.
     """
 

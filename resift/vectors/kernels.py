@@ -28,12 +28,12 @@ _PARTIAL_SUM = 64  # number of rows that pool_mean adds up in a separate sum
 
 @compiled
 def _slot(key: Any, table: Any) -> Any:
-    """Return the position of a key in a hash table, or the free position where the key would be inserted.
+    """Return the array position of a key in a hash table, or the free position where the key would be inserted.
 
     Args:
         key: The hash of a word.
-        table: The hash table, an array in which keys and values alternate. The value is the row number of the word plus
-            1, or 0 at a free position.
+        table: The hash table, an array of shape (2 · n_slots,) in which keys and values alternate. The value after a
+            key is the row number of the word plus 1. A value of 0 marks a free slot.
     """
     slot = (key ^ (key >> uint64(29))) * uint64(2) & uint64(len(table) - 1)
     while table[slot + uint64(1)] and table[slot] != key:

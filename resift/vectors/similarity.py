@@ -18,7 +18,7 @@ _MIN_LENGTH = 1e-15  # shorter vectors count as zero, because their squares lose
 
 
 def unit_rows(matrix: NDArray[Any]) -> Floats:
-    """Scale the rows of an array to the Euclidean length 1. Zero rows stay zero.
+    """Scale the rows of an array to unit length. Zero rows stay zero.
 
     Args:
         matrix: The vectors, of shape (..., n_dimensions).

@@ -12,9 +12,10 @@ from resift.plugin.opensearch.engine import OpenSearchEngine
 
 
 class Cluster:
-    """A client for the administrative REST requests that Resift makes, in addition to searches and indexing.
+    """A client for administrative REST requests, such as creating pipelines and changing settings.
 
-    All methods raise EngineUnavailable if no node answers, and EngineError if OpenSearch refuses the request.
+    Searches and indexing use :class:`OpenSearchEngine` instead. All methods raise EngineUnavailable if no node answers,
+    and EngineError if OpenSearch refuses the request.
 
     Args:
         engine: The engine whose connections are used.

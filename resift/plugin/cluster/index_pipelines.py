@@ -88,11 +88,14 @@ class IndexPipelines:
     def ingest(self, record: IndexRecord) -> IngestPipeline | None:
         """Return the ingest pipeline that an index should have.
 
+        The pipeline encodes new documents with each model whose vectors are in the index and for which the cluster has
+        a Resift installation.
+
         Args:
             record: The record of the index, which lists its vectors.
 
         Returns:
-            The pipeline, or None if no installation has the model of the vectors.
+            The pipeline, or None if no installation in the cluster has a model of the index.
         """
         encoders = []
         for entry in record.encoded:
@@ -149,17 +152,17 @@ class IndexPipelines:
                 indices |= set(self.cluster.engine.resolve(name))
         return indices
 
-    def _model_id(self, installation: str, endpoint: str) -> str | None:
+    def _model_id(self, installation: str, purpose: str) -> str | None:
         """Look up the id of a remote model.
 
         Args:
             installation: The name of the installation.
-            endpoint: The purpose of the model, such as "rewrite".
+            purpose: The purpose of the model, such as "rewrite".
 
         Returns:
             The id, or None if the model does not exist, for example because the cluster lacks the plugin ML Commons.
         """
-        model = f"{installation}-{endpoint}"
+        model = f"{installation}-{purpose}"
         if model not in self._ids:
             self._ids[model] = next((id for id, _ in self.cluster.ml_objects("models", model)), "")
         return self._ids[model] or None
@@ -221,14 +224,14 @@ def _desired_pipelines(cluster: Cluster, record: IndexRecord, search: bool) -> l
 
 
 def ingest_pipeline_owners(cluster: Cluster) -> dict[str, frozenset[str]]:
-    """Find the ingest pipelines of indices, and the installations that each of them calls.
+    """Find the ingest pipelines whose names start with Resift's prefix, and the installations that each pipeline calls.
 
     Args:
         cluster: The cluster.
 
     Returns:
-        The names of the installations, by index name. The set is empty for a pipeline whose name starts like Resift's
-        pipelines, but that somebody else created.
+        A mapping from index names, which are the rest of the pipelines' names, to the names of the installations. The
+        set of installations is empty if Resift did not create the pipeline.
     """
     pipelines = sorted((cluster.find("/_ingest/pipeline") or {}).items())
     return {

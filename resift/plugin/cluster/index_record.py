@@ -68,7 +68,10 @@ class IndexRecord:
 
     @property
     def ready(self) -> tuple[IndexInfo, ...]:
-        """All vectors that are completely written. The vectors that searches use come first."""
+        """The entries of all vectors that are completely written.
+
+        The entry of the vectors that searches use comes first.
+        """
         return (*([self.current] if self.current else []), *self.other_models)
 
     @property
@@ -78,7 +81,7 @@ class IndexRecord:
 
     @property
     def encoded(self) -> tuple[IndexInfo, ...]:
-        """All vectors that Resift must update when a document is written.
+        """The entries of all vectors that Resift must update when a document is written.
 
         Vectors in a field that the user created are left out, because the user updates them.
         """
@@ -126,10 +129,12 @@ class IndexRecord:
         return replace(self, filling=entry, added=tuple(fields), attached=True)
 
     def with_current(self, entry: IndexInfo) -> IndexRecord:
-        """Return a copy of the record in which some vectors are marked as the vectors that searches use.
+        """Return a copy of the record in which an entry is marked as current.
+
+        Searches use the vectors of the current entry.
 
         Args:
-            entry: The description of the vectors, which must be complete.
+            entry: The entry, which describes the vectors of one model. All of these vectors must be written.
         """
         key = (entry.model, entry.vector_field)
         other_models = tuple(other for other in self.ready if (other.model, other.vector_field) != key)

@@ -87,11 +87,12 @@ class Managed:
 
 
 def check_unmanaged(hosts: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Raise an error if a cluster belongs to Amazon, but the user did not pass ``--managed aws``.
+    """Raise an error if AWS manages the cluster, but the user did not pass ``--managed aws``.
 
     Args:
-        hosts: The host names of the nodes.
-        environment: The environment variables.
+        hosts: The host names of the nodes. Names that end in ``amazonaws.com`` belong to AWS.
+        environment: The environment variables. ``OPENSEARCH_AWS_SERVICE`` and ``OPENSEARCH_AWS_REGION`` also identify
+            AWS.
 
     Raises:
         BadInput: If the cluster is a domain of Amazon OpenSearch Service.

@@ -25,8 +25,9 @@ class Resource(ABC):
         cluster: The cluster.
         name: The name of the resource.
         path: The path of the resource in REST requests.
-        body: The body with which the resource is created.
-        stamp: The desired stamp. It identifies the resource as created by Resift, and is part of its body.
+        body: The body with which the resource is created. It contains the stamp.
+        stamp: The stamp of the desired resource: a short text that identifies a resource as created by Resift, and
+            names its version, embedding model and content.
 
     Attributes:
         kind: The kind of the resource, such as "stored script", for messages.
@@ -42,9 +43,18 @@ class Resource(ABC):
         """Compare the resource in the cluster with the desired resource.
 
         Returns:
-            ``ok``, ``missing``, ``foreign`` (not created by Resift), ``changed``, ``other model HASH``, ``other version
-            VERSION``, ``other key`` or ``no key``. For remote models also ``not deployed``, ``switched off`` or
-            ``deploys when first used``.
+            One of these states:
+
+            * ``ok``: The resource is as desired.
+            * ``missing``: The resource does not exist.
+            * ``foreign``: A resource with this name exists, but Resift did not create it.
+            * ``changed``: The content of the resource differs.
+            * ``other model HASH``: The resource was installed for another embedding model.
+            * ``other version VERSION``: Another version of Resift installed the resource.
+            * ``other key`` or ``no key``: The resource contains another API key of the service, or none.
+            * ``not deployed``: The remote model exists, but OpenSearch has not deployed it.
+            * ``deploys when first used``: OpenSearch will deploy the remote model at its first call.
+            * ``switched off``: The remote model is disabled, because the service did not answer.
         """
 
     def make(self) -> None:
@@ -159,5 +169,5 @@ class Pipeline(Resource):
         return self._state_from_stamp(None if pipeline is None else self._description(pipeline))
 
     def _description(self, pipeline: dict[str, Any]) -> str:
-        """Return the text of an installed pipeline that should contain the stamp."""
+        """Return the description of an installed pipeline. In Resift's pipelines it contains the stamp."""
         return str(pipeline.get("description", ""))

@@ -91,7 +91,7 @@ class SearchPipeline(Resource):
     Args:
         cluster: The cluster.
         name: The name of the pipeline.
-        rewriter: The desired processor.
+        rewriter: The description of the processor that the pipeline should contain.
         model_id: The id of the remote model that the processor calls.
         current: The body of the pipeline in the cluster, or None if the pipeline does not exist.
         base: The body of another pipeline. If given, the new pipeline is a copy of it with the processor added.
@@ -212,7 +212,11 @@ def all_pipelines(cluster: Cluster) -> dict[str, PipelineBody]:
 
 
 def find_rewriters(cluster: Cluster) -> dict[str, Rewriter]:
-    """Find Resift's request processors in a cluster. Return them by the names of their search pipelines."""
+    """Find Resift's request processors in a cluster.
+
+    Returns:
+        The processors. The keys are the names of their search pipelines.
+    """
     return read_rewriters(all_pipelines(cluster))
 
 

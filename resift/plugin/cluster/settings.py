@@ -41,12 +41,15 @@ class Change(NamedTuple):
 
 
 class ClusterSettings:
-    """The cluster settings that must change before OpenSearch's ML Commons plugin calls the Resift service.
+    """Changes the cluster settings that prevent OpenSearch's ML Commons plugin from calling the Resift service.
 
     The original values are recorded as a JSON object, so that they can be restored. The object maps the name of a
-    setting to its value, or to None if it was not set. For the list of trusted addresses, the value is an object:
-    ``unset`` says whether the setting was not set, ``list`` is the original list, and ``added`` contains the patterns
-    that Resift has added.
+    setting to its original value, or to None if the setting was not set. The value for the list of trusted addresses is
+    an object with these keys:
+
+    * ``unset``: whether the setting was not set
+    * ``list``: the original list
+    * ``added``: the patterns that Resift has added
 
     Args:
         cluster: The cluster.
@@ -96,8 +99,8 @@ class ClusterSettings:
     def restoring_changes(self, originals: dict[str, Any]) -> dict[str, Any]:
         """Return the settings to write in order to undo Resift's changes.
 
-        If somebody else has changed a setting since, it is left unchanged. Trusted addresses that Resift did not add
-        are preserved.
+        A setting that somebody else changed after Resift is left unchanged. Resift's own pattern is removed from the
+        list of addresses that ML Commons may call (the trusted addresses). Other addresses in the list are preserved.
 
         Args:
             originals: The recorded original values.

@@ -225,7 +225,7 @@ class Target:
 
     @property
     def is_encoded(self) -> bool:
-        """Whether an ingest pipeline of Resift processes every document that is written to the index.
+        """Whether new documents of the index pass through an ingest pipeline of Resift, which adds vectors to them.
 
         The pipeline may belong to another index, from which this index was cloned.
         """
@@ -336,7 +336,9 @@ def check_attachable(target: Target) -> None:
 
 
 def _begin_filling(record: IndexRecord, entry: IndexInfo) -> IndexRecord:
-    """Note in the record of an index that vectors are being written, and return the new record.
+    """Return a record of an index which says that vectors are being written.
+
+    Nothing is stored in the cluster. The given record is not changed.
 
     Args:
         record: Resift's record of the index.

@@ -226,7 +226,10 @@ def translate_error(error: TransportError) -> EngineError | NotFound:
 
 
 def _access_error(status: int, reason: str) -> EngineError | None:
-    """Return the error for wrong credentials, or for a refusal by the service that a remote model calls.
+    """Return the error for a response that denies access.
+
+    Either OpenSearch did not accept the credentials, or a remote model called another service and that service refused
+    the call.
 
     Args:
         status: The HTTP status of OpenSearch's response.
@@ -250,8 +253,8 @@ def _access_error(status: int, reason: str) -> EngineError | None:
 def _is_from_opensearch(error: TransportError, detail: Any) -> bool:
     """Return whether an error response looks like a response of OpenSearch, not of a proxy or another server.
 
-    OpenSearch answers with JSON: an error object with a type, a text, or ``{}`` for a missing pipeline. Responses to
-    HEAD requests have no body.
+    In a response of OpenSearch, ``error`` is an object with a ``type``, or a string. OpenSearch answers ``{}`` for a
+    missing pipeline, and responses to HEAD requests have no body.
 
     Args:
         error: The exception of opensearch-py.

@@ -56,11 +56,13 @@ def credentials(nodes: Sequence[Node]) -> dict[str, Any]:
 def _environment_user(variables: Mapping[str, str]) -> tuple[str, str] | None:
     """Return the user and the password from the environment, or None if neither is set.
 
+    The password is in the variable ``PASSWORD``, or in a file that the variable ``PASSWORD_FILE`` names.
+
     Args:
         variables: The environment variables, by name without the prefix ``OPENSEARCH_``.
 
     Raises:
-        BadInput: If only one of them is set, or if the password is set twice.
+        BadInput: If only the user or only a password is set, or if both password variables are set.
     """
     user, password = variables.get("USER"), variables.get("PASSWORD")
     if "PASSWORD_FILE" in variables:

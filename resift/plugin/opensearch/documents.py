@@ -97,7 +97,9 @@ def _may_have_more_hits(body: Body) -> bool:
 
 
 def _without_vectors(part: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Exclude Resift's vector fields from the ``_source`` of a search body.
+    """Return a copy of a search body whose ``_source`` option excludes Resift's vector fields.
+
+    If the search returns no ``_source`` anyway, the body itself is returned.
 
     Args:
         part: The search body, or an object in it that requests hits, such as ``inner_hits``.
@@ -143,11 +145,17 @@ def unpack_vectors(packed: Sequence[str]) -> list[Floats]:
 
 
 def _take(hit: dict[str, Any], vector_field: str) -> Floats | str | None:
-    """Return the vector of a hit. A packed vector is removed from the hit and returned as text.
+    """Return the vector of a hit.
+
+    If a script field of the search returned the vector as text (a packed vector), the vector is also removed from the
+    hit.
 
     Args:
         hit: The hit.
         vector_field: The name of the field in ``_source`` that contains the vector if it is not packed.
+
+    Returns:
+        A packed vector as text, any other vector as an array of shape (n_dimensions,), or None if there is no vector.
     """
     fields = hit.get("fields", {})
     if _SCRIPT_FIELD not in fields:

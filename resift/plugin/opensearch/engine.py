@@ -146,7 +146,7 @@ class OpenSearchEngine(Engine):
         Args:
             index: The name of the index.
             change: The fields and the ``_meta`` to write.
-            mapping: The mapping before the change.
+            mapping: The mapping before the change. It shows whether the shards may restart and the method has to wait.
         """
         call(self.client.indices.put_mapping, index=index, body=change)
         if any(field.get("type") == "knn_vector" for _, field, _ in mapped_fields(mapping)):
@@ -274,8 +274,9 @@ class OpenSearchEngine(Engine):
         Args:
             ids: The ids of the documents.
             index: The name of the index.
-            lines: The lines of the request.
-            action: The action for all documents, such as ``index``.
+            lines: All lines of the request body: an action line for each document and, depending on the action, the
+                document.
+            action: The action in all action lines, such as ``index``.
 
         Returns:
             The documents that OpenSearch rejected. Deleting a document that does not exist is not a rejection.
@@ -426,9 +427,12 @@ class OpenSearchEngine(Engine):
         return self.bulk_lines([id for id, _, _ in vectors], index, lines, "update")
 
     def _check_vector_field(self, index: str, vector_field: str) -> None:
-        """Raise EngineError if the vector field is not mapped as a vector field.
+        """Check that the vector field is mapped as a vector field.
 
-        Otherwise, dynamic mapping would index the vectors as plain numbers.
+        If the field is not mapped, dynamic mapping would index the vectors as plain numbers.
+
+        Raises:
+            EngineError: If the mapping lacks the field, or the field has another type.
         """
         expected_type = "binary" if is_compact(vector_field) else "knn_vector"
         for name, mapping in self._mappings(index).items():

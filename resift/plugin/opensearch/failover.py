@@ -78,17 +78,24 @@ class FailoverTransport(Transport):  # type: ignore[misc]
     ) -> Any:
         """Send a request to one node after another, until a node answers or the time limit is reached.
 
+        The time limit is the first of these values that is set: the argument ``timeout``, the URL parameter
+        ``request_timeout``, the URL parameter ``timeout``, and the limit of this transport.
+
         Args:
             method: The HTTP method.
             url: The path of the request.
-            params: The URL parameters. ``request_timeout`` and ``timeout`` set the time limit in seconds.
+            params: The URL parameters.
             body: The body of the request, which is converted to JSON.
-            timeout: A time limit in seconds that replaces the usual time limit.
+            timeout: The time limit in seconds.
             ignore: HTTP statuses that do not raise an exception.
             headers: The HTTP headers of the caller.
 
         Returns:
             The parsed body of the response.
+
+        Raises:
+            ConnectionTimeout: If no node answers within the time limit.
+            TransportError: If the connection to the last node fails, or if the response has an error status.
         """
         params = dict(params or {})
         default_seconds = self.search_seconds if _only_reads(method, url) else self.seconds
@@ -117,8 +124,11 @@ class FailoverTransport(Transport):  # type: ignore[misc]
         """Return the HTTP headers for a request: the caller's headers in lower case, and the caller's X-Opaque-Id.
 
         opensearch-py writes its own headers in lower case, so the caller's headers replace them. X-Opaque-Id comes from
-        a context variable. It is not among ``headers``, because these are part of cache keys, and each request has
-        another id.
+        a context variable and not from ``headers``. Resift uses ``headers`` in cache keys, and the id differs for each
+        request.
+
+        Args:
+            headers: The caller's headers, or None.
 
         Raises:
             BadInput: If the caller sends the header Authorization, but requests are signed for AWS.

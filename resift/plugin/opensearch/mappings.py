@@ -77,13 +77,14 @@ def vector_mapping(model: ModelDescription) -> dict[str, Any]:
 def mappings(fields: Sequence[str], model: ModelDescription, analyzer: str = "english") -> dict[str, Any]:
     """Return the mappings of a new index, as a JSON object for OpenSearch.
 
-    They define the text fields and the vector field, and map all other strings as keywords. Their ``_meta`` contains
-    the description of the index.
+    They define the text fields and the vector field. All other strings become keyword fields. The ``_meta`` of the
+    mappings contains the description of the index.
 
     Args:
         fields: The names of the text fields. A name with dots refers to a field of an inner object.
         model: The model that encodes the documents.
-        analyzer: The analyzer of the text fields. Use the :func:`index_settings` of the same analyzer.
+        analyzer: The analyzer of the text fields. Create the index with the settings that :func:`index_settings`
+            returns for the same analyzer.
     """
     texts: dict[str, Any] = {"properties": {}}
     for name in fields:

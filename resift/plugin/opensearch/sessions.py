@@ -156,7 +156,14 @@ class OpenSearchSessionStore(SessionStore):
         return ((hit["_id"].removeprefix(_KEY), _stored(hit["_source"])) for hit in hits)
 
     def delete_index(self, index: str) -> int:
-        """Delete all sessions with judgements in an index, and return how many were deleted."""
+        """Delete the sessions in which documents of an index were judged. The index itself is not deleted.
+
+        Args:
+            index: The name of the index.
+
+        Returns:
+            The number of deleted sessions.
+        """
         return self._delete({"term": {"indices": index}})
 
     def purge(self, before: float, wait: bool = True) -> int:

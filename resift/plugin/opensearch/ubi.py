@@ -109,12 +109,14 @@ class OpenSearchUbiLog(UbiLog):
             self._missing.clear()
 
     def events(self, client: str, since: float, until: float) -> list[UbiEvent]:
-        """Return the latest events of a client or session, oldest first.
+        """Return the events of a client or session in a period, oldest first.
+
+        If there are more than :data:`MAX_CLIENT_EVENTS` events, only the latest are returned.
 
         Args:
             client: The client id or session id.
-            since: The time of the earliest event, in Unix seconds.
-            until: The time of the latest event, in Unix seconds.
+            since: The beginning of the period, in Unix seconds.
+            until: The end of the period, in Unix seconds.
         """
         filters = [_any_field(_CLIENT_FIELDS, client), {"bool": {"should": _between(since, until)}}]
         body = {"query": {"bool": {"filter": filters}}, "sort": _LATEST_FIRST, "size": MAX_CLIENT_EVENTS}

@@ -162,7 +162,9 @@ class SearchAttachment:
             source: The name of the pipeline that the searches use now, or None.
 
         Raises:
-            BadInput: If the pipeline belongs to somebody else, or already rewrites the searches of another name.
+            BadInput: If the index has a reserved name and therefore needs ``--pipeline``, if another application
+                created a pipeline with the name that Resift would use, or if Resift's processor in the pipeline already
+                rewrites the searches of another index or alias.
         """
         if self.pipeline == self.own_name and self.name in RESERVED_NAMES:
             message = f"{self.name!r} cannot have a pipeline of its own"
@@ -182,7 +184,11 @@ class SearchAttachment:
             raise BadInput(message, value=attached_name, expected=expected)
 
     def _check_settings(self) -> None:
-        """Raise BadInput if the default search pipeline of an index must change, but the index blocks changes."""
+        """Check that the default search pipelines of the indices can be changed, if the attachment must change them.
+
+        Raises:
+            BadInput: If a setting such as ``index.blocks.read_only`` forbids changes to the settings of an index.
+        """
         if not self.default or self.pipeline not in self.pipelines:
             return
         for index, settings in self.settings.items():
@@ -232,15 +238,18 @@ class SearchAttachment:
         return f", a copy of {self.base}, which is also used by {users}"
 
     def run(self, installation: str, model_id: str, model: str = "") -> SearchPipeline:
-        """Add the processor to the search pipeline, and change the default pipelines of the indices.
+        """Add Resift's processor to the search pipeline, and change the default search pipelines of the indices.
 
         Args:
-            installation: The name of the installation whose service rewrites the searches.
-            model_id: The id of the remote model through which the cluster calls this service.
-            model: The hash of the model whose vectors are used, or "" for lexical searches only.
+            installation: The name of the Resift installation whose service rewrites the searches.
+            model_id: The id of the remote model that sends searches to the service.
+            model: The hash of the embedding model whose vectors are used, or "" for lexical searches only.
 
         Returns:
             The changed pipeline.
+
+        Raises:
+            EngineError: If the cluster refuses a change.
         """
         current = self.cluster.find(f"/_search/pipeline/{quote(self.pipeline, safe='')}", self.pipeline)
         before = Rewriter.read(current)
@@ -256,17 +265,21 @@ class SearchAttachment:
 
 
 class SearchPlan(Plan):
-    """A plan to make Resift rewrite the searches of an index. Nothing is written to the index.
+    """A plan to let Resift rewrite the searches of an index.
+
+    Running the plan changes search pipelines and the settings of the index, but no documents.
 
     Args:
         engine: The engine that is connected to the cluster.
         name: The name of an index, alias or data stream, or a pattern.
-        pipeline: The name of a search pipeline. By default, the default search pipeline of the indices is used.
+        pipeline: The name of the search pipeline that gets Resift's processor. By default, this is the default search
+            pipeline of the indices.
         default: Whether the pipeline becomes the default search pipeline of the indices.
 
     Raises:
-        BadInput: If the searches cannot be attached.
-        UnsupportedCluster: If the cluster lacks plugins.
+        BadInput: If Resift's processor cannot be added to the pipeline, or if the settings of an index cannot be
+            changed.
+        UnsupportedCluster: If the cluster lacks a plugin that Resift needs, such as ML Commons.
     """
 
     def __init__(self, engine: OpenSearchEngine, name: str, pipeline: str | None, default: bool) -> None:

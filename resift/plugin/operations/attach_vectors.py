@@ -98,10 +98,11 @@ class AttachPlan(Plan):
         """Load the model that the options name, or the model of an earlier, interrupted run.
 
         Returns:
-            The model, or None if a model must be learned from the documents.
+            The model, or None if a model must be trained on the documents.
 
         Raises:
-            BadInput: If an index has vectors of another model than the saved model.
+            BadInput: If an interrupted run has written vectors to an index, but neither the output folder nor the
+                default folder contains the model of these vectors.
         """
         if self.options.model is not None or not self.options.adapt:
             return load_model(self.options.model or DEFAULT_MODEL)
@@ -161,14 +162,14 @@ class AttachPlan(Plan):
         return Result(model=model.hash, indices=results, search_pipeline=pipeline, lines=lines, in_order=in_order)
 
     def _attach_searches(self, searches: SearchAttachment, model: Model) -> str | None:
-        """Make Resift rewrite the searches of the indices, if the cluster has an installation for the model.
+        """Make Resift rewrite the searches of the indices, if an installation in the cluster uses the model.
 
         Args:
             searches: The planned change of search pipelines.
             model: The model that encoded the documents.
 
         Returns:
-            The name of the search pipeline, or None if no installation has the model.
+            The name of the search pipeline, or None if the cluster has no installation with this model.
         """
         installation = find_installation(self.cluster, model.hash)
         if installation is None:

@@ -120,12 +120,12 @@ class _IndexDetachment:
     Args:
         cluster: The cluster.
         target: The index.
-        record: Resift's record of the index, or a reconstruction if the record was lost.
+        record: Resift's record of the index before the change, or a reconstruction if the record was lost.
         model: The hash of a model whose vectors are removed, or None to remove all vectors.
 
     Attributes:
         entries: The descriptions of the vectors to remove.
-        record: The record without these vectors.
+        record: The record after the change, without these vectors.
         removes_all: Whether no vectors remain in the index.
     """
 
@@ -248,18 +248,21 @@ def _record(cluster: Cluster, target: Target) -> IndexRecord:
 
 
 def _entries_to_remove(target: Target, model: str | None) -> list[IndexInfo]:
-    """Choose the vectors to remove from an index.
+    """Choose the entries of an index record whose vectors are removed from the index.
+
+    An entry of the record describes the vectors of one model.
 
     Args:
         target: The index.
-        model: The hash of a model whose vectors are removed, or None for all vectors that ``resift attach`` added.
+        model: The hash of the model whose vectors are removed, or None for all vectors that ``resift attach`` added.
 
     Returns:
-        The descriptions of the vectors.
+        The chosen entries.
 
     Raises:
-        BadInput: If the index has no vectors of the model, if Resift created the index with these vectors, or if
-            searches use these vectors while there are vectors of other models.
+        BadInput: If the index has no vectors of the model, or if Resift created the index together with these vectors.
+            Also if searches use these vectors and the index has vectors of other models. In this case the user must
+            first attach one of the other models.
     """
     record = target.record
     if model is None:

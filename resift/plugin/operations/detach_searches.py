@@ -102,12 +102,15 @@ class SearchDetachment:
         return before if before in self.pipelines else None
 
     def _is_clone(self, index: str, attached_name: str, names: Collection[str]) -> bool:
-        """Return whether an index is a clone of an attached index, from which it has copied the default pipeline.
+        """Return whether an index was cloned from an attached index.
+
+        A clone also has the default search pipeline of the original index.
 
         Args:
             index: The name of the index.
-            attached_name: The attached name for which the default pipeline was created.
-            names: The names that are detached now.
+            attached_name: The index, alias or pattern for which ``resift attach`` created the default search pipeline.
+            names: The names that the user is detaching. An index that was attached by one of them is not treated as a
+                clone.
         """
         if attached_name in names:
             return False

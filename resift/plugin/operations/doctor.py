@@ -191,7 +191,7 @@ def _unreachable_fix(installer: Installer, error: str) -> str:
 def _service_rows(installer: Installer) -> list[StatusRow]:
     """Call the service from this machine, and return report rows about its state and its clock.
 
-    The cluster may reach the service in another way.
+    This does not show whether the cluster can reach the service, because the nodes may use another network.
     """
     url, started = installer.url, time.perf_counter()
     try:

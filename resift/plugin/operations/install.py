@@ -126,10 +126,13 @@ def uninstall(url: str, name: str | None = None) -> InstallPlan:
 
     Args:
         url: The URLs of the cluster.
-        name: The name of the installation. By default, this is the only installation.
+        name: The name of the installation. It can be omitted if the cluster has only one installation.
 
     Returns:
         A plan. Nothing is changed until you call its method ``run``.
+
+    Raises:
+        BadInput: If the cluster has several installations, but ``name`` is not given.
     """
     installer = create_installer(open_cluster(url), name=name)
     return InstallPlan(installer, installer.uninstall)
@@ -203,7 +206,8 @@ def _managed(installed: Managed | None, options: InstallationOptions) -> Managed
         options: The options of ``resift install``, which take precedence.
 
     Raises:
-        BadInput: If the options contain a role, but the cluster is not managed by AWS.
+        BadInput: If the options name an AWS role that may read the service's secret, but AWS does not manage the
+            cluster.
     """
     provider, key, role = options.get("managed"), options.get("key"), options.get("role")
     if provider is None and (installed is None or role is None):
@@ -218,14 +222,17 @@ def _managed(installed: Managed | None, options: InstallationOptions) -> Managed
 
 
 def find_installation(cluster: Cluster, model: str | None = None) -> Installation | None:
-    """Find a Resift installation in a cluster. An installation with the default name comes first.
+    """Find a Resift installation in a cluster.
+
+    If there are several installations, the installation with the default name is preferred, and then the first name in
+    alphabetical order.
 
     Args:
         cluster: The cluster.
         model: The hash of a model. If given, only installations with this model are considered.
 
     Returns:
-        The installation, or None if there is none. Among other names, the first in alphabetical order is chosen.
+        The installation, or None if there is none.
     """
     candidates = [
         installation
@@ -281,7 +288,10 @@ class Guard:
         self._enabled: bool | None = None
 
     def check(self) -> str:
-        """Call the service once, and disable or enable the remote models if necessary.
+        """Call the service once, and switch the remote models off or on if its availability has changed.
+
+        The models are disabled after two calls in a row without an answer, and enabled as soon as the service answers
+        again.
 
         Returns:
             A description of the change, or an empty string if nothing was changed.

@@ -17,12 +17,12 @@ from resift.notebook import progress_bar
 
 @dataclass(frozen=True)
 class Step:
-    """A progress report of an operation.
+    """A report about a running operation: either the progress of its current step, or a remark.
 
     Attributes:
-        text: The name of the current step, or a remark for the user.
-        done: The number of completed units, such as documents.
-        total: The total number of units, or 0 if ``text`` is a remark.
+        text: The name of the current step, or the remark.
+        done: The number of units that the step has completed. A unit is a document, for example.
+        total: The total number of units of the step, or 0 if ``text`` is a remark.
     """
 
     text: str
@@ -42,8 +42,8 @@ def as_bars(
     The context manager yields a function that takes progress reports (:class:`Step`).
 
     Args:
-        bar: A function that opens a progress bar with a label. The bar is updated by calling it with the numbers of
-            completed steps and of all steps.
+        bar: A function that opens a progress bar with a label. The bar is updated by calling it with the number of
+            completed units, such as documents, and the total number of units.
         remark: A function that is called with the text of a remark.
     """
     with ExitStack() as open_bar:

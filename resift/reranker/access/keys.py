@@ -166,7 +166,7 @@ def check_scopes(scopes: Sequence[str]) -> tuple[str, ...]:
         scopes: The names of the scopes.
 
     Returns:
-        The different scopes, in the order of ``SCOPES``.
+        The distinct scopes, in the order of ``SCOPES``.
 
     Raises:
         BadInput: A scope is unknown, or ``scopes`` is empty.

@@ -464,7 +464,7 @@ def count_search(report: dict[str, Any]) -> None:
 
 
 def count_ubi(outcome: str, items: int) -> None:
-    """Count events or queries in the log of user events (UBI) in the metrics.
+    """Add to the metric that counts processed UBI events and queries (UBI: User Behavior Insights).
 
     Outside a Flask application, nothing is counted.
 
