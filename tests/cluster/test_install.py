@@ -105,21 +105,18 @@ def test_install_status_uninstall_leaves_nothing(
 def test_cluster_settings_of_other_applications_are_preserved(cluster: OpenSearchEngine, packaged: Model) -> None:
     rest, name = Cluster(cluster), f"resift-{uuid.uuid4().hex[:8]}"
     was = rest.persistent_settings().get(TRUSTED_ADDRESSES)
-    rest.update_settings({TRUSTED_ADDRESSES: ["^https://own\\.example/.*$"]})
+    # ML Commons accepts the second pattern before 3.7. See also tests/unit/test_cluster_settings.py.
+    foreign = ["^https://own\\.example/.*$", "^https://([a-z]+\\.)+example/(a*)+$"]
+    later = "^https://later\\.example/.*$"
+    rest.update_settings({TRUSTED_ADDRESSES: foreign})
     installer = Installer(cluster, Installation(name, packaged, ("text",), "http://127.0.0.1:18082"))
     installer.install()
-    assert rest.effective_settings()[TRUSTED_ADDRESSES] == [
-        "^https://own\\.example/.*$",
-        "^http://127\\.0\\.0\\.1:18082/.*$",
-    ]
-    rest.update_settings(
-        {TRUSTED_ADDRESSES: [*rest.effective_settings()[TRUSTED_ADDRESSES], "^https://later\\.example/.*$"]}
-    )
+    own = "^http://127\\.0\\.0\\.1:18082/.*$"
+    assert rest.effective_settings()[TRUSTED_ADDRESSES] == [*foreign, own]
+    rest.update_settings({TRUSTED_ADDRESSES: [*foreign, own, later]})
+    assert installer.install() == []
     installer.uninstall()
-    assert rest.effective_settings()[TRUSTED_ADDRESSES] == [
-        "^https://own\\.example/.*$",
-        "^https://later\\.example/.*$",
-    ]
+    assert rest.effective_settings()[TRUSTED_ADDRESSES] == [*foreign, later]
     rest.update_settings({TRUSTED_ADDRESSES: was})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -13,10 +13,20 @@ from resift.plugin.cluster.client import Cluster
 
 PRIVATE_ADDRESSES = "plugins.ml_commons.connector.private_ip_enabled"
 TRUSTED_ADDRESSES = "plugins.ml_commons.trusted_connector_endpoints_regex"
+# Since 3.7: if this list is not empty, a private address must also match one of its patterns. An empty list permits all
+# private addresses, so Resift adds its pattern only to a list that has patterns already.
+TRUSTED_PRIVATE_ADDRESSES = "plugins.ml_commons.trusted_connector_private_endpoints_regex"
+_LISTS = (TRUSTED_ADDRESSES, TRUSTED_PRIVATE_ADDRESSES)
 # Settings that Resift switches, and the values that it sets. Version 0.1 also changed the first setting. It is restored
 # at uninstallation, but not changed any more: remote models run on the nodes that
 # plugins.ml_commons.task_dispatcher.eligible_node_role.remote_model selects, regardless of its value.
 _SWITCHES = {"plugins.ml_commons.only_run_on_ml_node": "false", PRIVATE_ADDRESSES: "true"}
+
+
+# ML Commons refuses these patterns since 3.7 (MLCommonsSettings.validateRegexSafety): a repeated group that ends with a
+# repetition, a reference to a group, and long patterns.
+_UNSAFE = re.compile(r"\([^)]*[*+?]\)[*+?{]|\\[1-9]")
+_MAX_PATTERN_LENGTH = 256
 
 
 class Change(NamedTuple):
@@ -35,17 +45,65 @@ class Change(NamedTuple):
     why: str
 
     def __str__(self) -> str:
-        if self.name == TRUSTED_ADDRESSES:
-            return f"append {self.then[-1]} to {self.name}, which has {len(self.now)} patterns: {self.why}"
-        return f"set {self.name} from {self.now} to {self.then}: {self.why}"
+        if self.name not in _LISTS:
+            return f"set {self.name} from {self.now} to {self.then}: {self.why}"
+        text = f"append {self.then[-1]} to {self.name}, which has {len(self.now)} patterns: {self.why}"
+        dropped = [pattern for pattern in self.now if pattern not in self.then]
+        if dropped:
+            text += f"; and remove {', '.join(dropped)}, which this version of ML Commons refuses in a written list"
+        return text
+
+
+def planned_changes(current: Mapping[str, Any], url: str, is_private: bool) -> list[Change]:
+    """Return the changes of cluster settings that are needed before ML Commons calls the service.
+
+    Args:
+        current: The settings in force, by name, including defaults.
+        url: The service's URL.
+        is_private: Whether the service may have a private address.
+    """
+    changes = []
+    if is_private and (now := current.get(PRIVATE_ADDRESSES)) != "true":
+        why = f"by default, ML Commons refuses private addresses such as {urlsplit(url).hostname}"
+        changes.append(Change(PRIVATE_ADDRESSES, now, "true", why))
+    reasons = {TRUSTED_ADDRESSES: "ML Commons calls only the addresses in this list"}
+    if is_private and current.get(TRUSTED_PRIVATE_ADDRESSES):
+        reasons[TRUSTED_PRIVATE_ADDRESSES] = "ML Commons calls only the private addresses in this list"
+    for name, why in reasons.items():
+        patterns = list(current.get(name) or [])
+        if not any(_matches(pattern, f"{url}/v1/rewrite") for pattern in patterns):
+            # A write replaces the whole list, so the existing patterns must be part of it.
+            accepted = accepted_patterns(patterns, current)
+            changes.append(Change(name, patterns, [*accepted, trusted_pattern(url)], why))
+    return changes
+
+
+def accepted_patterns(patterns: Sequence[str], current: Mapping[str, Any]) -> list[str]:
+    """Return the patterns that ML Commons accepts in a list that is written.
+
+    A list of an earlier version can have patterns that ML Commons refuses since 3.7.
+
+    Args:
+        patterns: The patterns.
+        current: The settings in force, by name, including defaults. They tell what the cluster checks.
+    """
+    if TRUSTED_PRIVATE_ADDRESSES not in current:  # before 3.7, all patterns are accepted
+        return list(patterns)
+    return [pattern for pattern in patterns if len(pattern) <= _MAX_PATTERN_LENGTH and _UNSAFE.search(pattern) is None]
+
+
+def trusted_pattern(url: str) -> str:
+    """Return the pattern that matches all addresses of the service."""
+    parts = urlsplit(url)
+    return f"^{parts.scheme}://{re.escape(parts.netloc)}/.*$"
 
 
 class ClusterSettings:
     """Changes the cluster settings that prevent OpenSearch's ML Commons plugin from calling the Resift service.
 
     The original values are recorded as a JSON object, so that they can be restored. The object maps the name of a
-    setting to its original value, or to None if the setting was not set. The value for the list of trusted addresses is
-    an object with these keys:
+    setting to its original value, or to None if the setting was not set. The value for a list of patterns is an
+    object with these keys:
 
     * ``unset``: whether the setting was not set
     * ``list``: the original list
@@ -57,24 +115,12 @@ class ClusterSettings:
     """
 
     def __init__(self, cluster: Cluster, url: str) -> None:
-        self.cluster = cluster
-        parts = urlsplit(url)
-        self.url, self.host = url, parts.hostname or ""
-        self.pattern = f"^{parts.scheme}://{re.escape(parts.netloc)}/.*$"
+        self.cluster, self.url, self.pattern = cluster, url, trusted_pattern(url)
 
     def required_changes(self) -> list[Change]:
         """Return the changes of cluster settings that are necessary before ML Commons can call the service."""
-        current = self.cluster.effective_settings()
-        changes = []
-        if (now := current.get(PRIVATE_ADDRESSES)) != "true" and _is_private(self.host):
-            why = f"by default, ML Commons refuses private addresses such as {self.host}"
-            changes.append(Change(PRIVATE_ADDRESSES, now, "true", why))
-        trusted = list(current.get(TRUSTED_ADDRESSES) or [])
-        if not any(_matches(pattern, f"{self.url}/v1/rewrite") for pattern in trusted):
-            # A write replaces the whole list, so the existing patterns must be part of it.
-            why = "ML Commons calls only the addresses in this list"
-            changes.append(Change(TRUSTED_ADDRESSES, trusted, [*trusted, self.pattern], why))
-        return changes
+        is_private = _is_private(urlsplit(self.url).hostname or "")
+        return planned_changes(self.cluster.effective_settings(), self.url, is_private)
 
     def with_originals(self, originals: dict[str, Any], changes: Sequence[Change]) -> dict[str, Any]:
         """Record the original values of settings that are about to change.
@@ -88,7 +134,7 @@ class ClusterSettings:
         """
         persistent = self.cluster.persistent_settings() if changes else {}
         for name, now, _, _ in changes:
-            if name == TRUSTED_ADDRESSES:
+            if name in _LISTS:
                 unchanged = {"unset": name not in persistent, "list": now, "added": []}
                 original = originals.setdefault(name, unchanged)
                 original["added"] = sorted({*original["added"], self.pattern})
@@ -114,18 +160,19 @@ class ClusterSettings:
             for name, value in _SWITCHES.items()
             if name in originals and current.get(name) == value
         }
-        if TRUSTED_ADDRESSES in originals:
-            original = originals[TRUSTED_ADDRESSES]
-            remaining = [
-                pattern for pattern in current.get(TRUSTED_ADDRESSES) or [] if pattern not in original["added"]
-            ]
-            changes[TRUSTED_ADDRESSES] = None if original["unset"] and remaining == original["list"] else remaining
+        for name in _LISTS:
+            if name not in originals:
+                continue
+            original = originals[name]
+            remaining = [pattern for pattern in current.get(name) or [] if pattern not in original["added"]]
+            remaining = accepted_patterns(remaining, current)
+            changes[name] = None if original["unset"] and remaining == original["list"] else remaining
         return changes
 
     def leaving_changes(self, other_urls: Sequence[str]) -> dict[str, Any]:
         """Return the settings to write when this installation is removed, but other installations stay.
 
-        Only the trusted address of this service is removed, unless another installation needs it.
+        Only the pattern of this service is removed, unless another installation needs it.
 
         Args:
             other_urls: The service URLs of the other installations.
@@ -133,10 +180,16 @@ class ClusterSettings:
         Returns:
             The values to write, by the name of the setting.
         """
-        trusted = list(self.cluster.effective_settings().get(TRUSTED_ADDRESSES) or [])
-        if self.pattern not in trusted or any(_matches(self.pattern, f"{url}/v1/rewrite") for url in other_urls):
+        if any(_matches(self.pattern, f"{url}/v1/rewrite") for url in other_urls):
             return {}
-        return {TRUSTED_ADDRESSES: [pattern for pattern in trusted if pattern != self.pattern]}
+        current = self.cluster.effective_settings()
+        changes = {}
+        for name in _LISTS:
+            patterns = list(current.get(name) or [])
+            if self.pattern in patterns:
+                remaining = [pattern for pattern in patterns if pattern != self.pattern]
+                changes[name] = accepted_patterns(remaining, current)
+        return changes
 
 
 def _is_private(host: str) -> bool:
