@@ -20,7 +20,7 @@ yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmati
 @click.option(
     "--pipeline",
     metavar="NAME",
-    show_default="the default search pipeline of the index",
+    show_default="resift-INDEX, a copy of the default search pipeline",
     help="The search pipeline to which Resift's processor is added.",
 )
 @click.option(
@@ -58,8 +58,8 @@ yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmati
 @click.option(
     "--default-pipelines",
     is_flag=True,
-    help="Rewrite all searches of the index. With --vectors, also encode all documents that are written from now on, "
-    "unless the index has another final pipeline.",
+    help="Rewrite all searches of the index. Those without a session then take longer. With --vectors, also encode all "
+    "documents that are written from now on, unless the index has another final pipeline.",
 )
 @dry_run_option
 @yes_option
@@ -71,9 +71,10 @@ def attach(
 ) -> None:
     """Let each user's relevance feedback improve the searches of INDEX.
 
-    INDEX is the name of an index, alias or data stream, or a pattern. The command adds Resift's processor to the search
-    pipeline of INDEX. The processor rewrites the searches of a session with what the session has learned from its marks
-    and clicks. Nothing is written to the index unless you pass --vectors.
+    INDEX is the name of an index, alias or data stream, or a pattern. The command adds Resift's processor to a copy of
+    the search pipeline of INDEX. The processor rewrites the searches that name this copy with what their session has
+    learned from its marks and clicks. With --default-pipelines, it rewrites all searches of INDEX. Nothing is written
+    to the index unless you pass --vectors.
 
     The command shows its plan and asks for confirmation before it changes anything. Clients can search and write while
     the command runs. If the command is interrupted, run it again to continue. Run `resift detach` to undo all changes.
@@ -99,7 +100,7 @@ def detach(index: str, model: str | None, url: str, dry_run: bool, yes: bool) ->
 
     The command removes Resift's processor from the search pipelines, restores the previous settings, and deletes the
     vectors from the documents. OpenSearch cannot remove a field from a mapping, so the vector field stays in the
-    mapping without values.
+    mapping without values. If INDEX is still attached through another name, such as an alias, the command says so.
 
     The command shows its plan and asks for confirmation first. The exit status is 3 if the vectors of some documents
     could not be removed.

@@ -185,7 +185,8 @@ def doctor(url: str, as_json: bool, **options: Any) -> None:
     The command calls the cluster and the service, and makes the cluster call the service. It checks versions, clocks,
     permissions, cluster settings and all installed resources. For each index with vectors, it shows how many documents
     have a vector, and which search settings were chosen, by `resift tune` or automatically, and why. (Use `resift
-    verify` to check that the vectors match the texts.)
+    verify` to check that the vectors match the texts.) It also reports aliases, data streams and templates whose
+    searches lost their default pipeline because only some of their indices are attached.
 
     The exit status is 3 if there is a problem.
     """

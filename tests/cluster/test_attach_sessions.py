@@ -3,135 +3,47 @@
 from __future__ import annotations
 
 import json
-import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from attached_index import Index, own, shop
-from click.testing import CliRunner, Result
-from flask import Flask
-from listening import listening
-from opensearch_fixture import service_host
-from service_app import post
+from attached_searches import (
+    ENRICHER,
+    FILTER,
+    MIXED,
+    NORMALIZATION,
+    RRF,
+    SCRIPT,
+    WORDS,
+    Served,
+    asked,
+    contents,
+    is_rewritten,
+    kinds,
+    made,
+    pipeline,
+    put_pipeline,
+    resift_command,
+    served,
+    set_default,
+)
+from click.testing import CliRunner
 
 import resift
 from resift import Model
 from resift.cli.main import main
 from resift.errors import BadInput
-from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.install import Installer
-from resift.plugin.cluster.installation import Installation, find_installations
+from resift.plugin.cluster.installation import find_installations
 from resift.plugin.cluster.templates import fingerprint
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.operations.attach_searches import COST
 from resift.plugin.operations.doctor import status_rows
 from resift.plugin.operations.index_status import index_rows
-from resift.reranker import Config, create_app
+from resift.plugin.operations.search_status import search_rows
 
-__all__ = ["own", "shop"]
-
-NORMALIZATION: dict[str, Any] = {
-    "normalization-processor": {
-        "normalization": {"technique": "min_max"},
-        "combination": {"technique": "arithmetic_mean", "parameters": {"weights": [0.6, 0.4]}},
-    }
-}
-RRF: dict[str, Any] = {"score-ranker-processor": {"combination": {"technique": "rrf"}}}
-ENRICHER: dict[str, Any] = {"neural_query_enricher": {"default_model_id": "a-model"}}
-FILTER: dict[str, Any] = {"filter_query": {"query": {"exists": {"field": "n"}}}}
-SCRIPT: dict[str, Any] = {"script": {"lang": "painless", "source": "ctx._source['size'] = 7"}}
-WORDS = {"match": {"text": "river"}}
-
-
-@dataclass
-class Served:
-    """A service with its installation in the cluster."""
-
-    app: Flask
-    installer: Installer
-    away: bool = False
-
-
-@pytest.fixture(scope="module")
-def served(
-    cluster: OpenSearchEngine, packaged: Model, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[Served]:
-    """Yield a service whose model has encoded no documents of the cluster."""
-    app = create_app(
-        Config(store=str(tmp_path_factory.mktemp("served") / "sessions.db")), engine=cluster, model=packaged
-    )
-    with listening(app, service_host(request.config)) as url:
-        served = Served(app, Installer(cluster, Installation(f"aa-{uuid.uuid4().hex[:8]}", packaged, ("text",), url)))
-        served.installer.install()
-        yield served
-        served.installer.uninstall()
-
-
-@pytest.fixture
-def made(cluster: OpenSearchEngine) -> Iterator[list[str]]:
-    """Yield a list for the paths of resources that a test creates. They are deleted at the end."""
-    paths: list[str] = []
-    yield paths
-    for path in reversed(paths):
-        if Cluster(cluster).find(path) is not None:
-            Cluster(cluster).request("DELETE", path)
-
-
-def resift_command(command: str, index: str, url: str, *flags: str, status: int = 0) -> Result:
-    """Run a command on an index, with --yes."""
-    result = CliRunner().invoke(main, [command, index, "--engine", url, "--yes", *flags])
-    assert result.exit_code == status, result.output
-    return result
-
-
-def pipeline(index: Index, name: str) -> Any:
-    """Return the body of a search pipeline, or None if it does not exist."""
-    return index.cluster.find(f"/_search/pipeline/{name}", name)
-
-
-def put_pipeline(index: Index, made: list[str], name: str, body: dict[str, Any]) -> str:
-    """Create a search pipeline of the user."""
-    index.cluster.request("PUT", f"/_search/pipeline/{name}", body)
-    made.append(f"/_search/pipeline/{name}")
-    return name
-
-
-def set_default(index: Index, name: str | None, of: str = "") -> None:
-    """Set the default search pipeline of an index."""
-    index.cluster.request("PUT", f"/{of or index.name}/_settings", {"index.search.default_pipeline": name})
-
-
-def contents(index: Index) -> str:
-    """Return mapping, settings and aliases of an index, and its documents with sequence numbers and versions."""
-    index.cluster.request("POST", f"/{index.name}/_refresh")
-    body = {"size": 10_000, "version": True, "seq_no_primary_term": True, "sort": ["_doc"], "search_pipeline": "_none"}
-    hits = index.cluster.request("POST", f"/{index.name}/_search", body)["hits"]["hits"]
-    return json.dumps([index.cluster.request("GET", f"/{index.name}"), hits])
-
-
-def kinds(body: dict[str, Any], of: str = "request_processors") -> list[str]:
-    """Return the kinds of the processors of a pipeline."""
-    return [next(iter(one)) for one in body.get(of, ())]
-
-
-def asked(index: Index, name: str) -> dict[str, Any]:
-    """Return the parameters that Resift's processor in a pipeline sends to the service."""
-    (found,) = (one["ml_inference"] for one in pipeline(index, name)["request_processors"] if "ml_inference" in one)
-    assert found["ignore_failure"] is True
-    return dict(found["model_config"])
-
-
-def is_rewritten(index: Index, served: Served, name: str | None, of: str = "") -> bool:
-    """Return whether a search in a session is rewritten, with or without naming a pipeline."""
-    scope = of or index.name
-    post(served.app.test_client(), "/v1/feedback", index=scope, session="anna", query="river", relevant=["1"])
-    body = {"query": WORDS, "ext": {"ml_inference": {"session": "anna"}}}
-    params = {} if name is None else {"search_pipeline": name}
-    hits = index.cluster.request("POST", f"/{scope}/_search", body, **params)["hits"]["hits"]
-    assert hits
-    return all("resift" in hit.get("matched_queries", ()) for hit in hits)
+__all__ = ["made", "own", "served", "shop"]
 
 
 def test_nothing_is_written_and_searches_are_rewritten(shop: Index, served: Served, opensearch_url: str) -> None:
@@ -223,7 +135,8 @@ def test_a_users_pipeline_keeps_its_processors(
 
     plain = scores()
     assert FILTER in processors or 0 < plain[0][1] <= 1
-    resift_command("attach", shop.name, opensearch_url)
+    planned = resift_command("attach", shop.name, opensearch_url, "--default-pipelines").output
+    assert f"  cost        {COST}" in planned
     now = pipeline(shop, name)
     wanted = kinds({"request_processors": processors})
     assert kinds(now) == [*wanted[:place], "ml_inference", *wanted[place:]]
@@ -234,6 +147,34 @@ def test_a_users_pipeline_keeps_its_processors(
     assert contents(shop) == before
     assert "stays, without Resift's processor" in resift_command("detach", shop.name, opensearch_url).output
     assert (pipeline(shop, name), contents(shop)) == (exact, before)
+
+
+def test_only_searches_that_name_a_copy_of_the_default_pipeline_are_rewritten(
+    shop: Index, served: Served, made: list[str], opensearch_url: str
+) -> None:
+    name, own = put_pipeline(shop, made, f"{shop.name}-hybrid", MIXED), f"resift-{shop.name}"
+    set_default(shop, name)
+    before, exact = contents(shop), pipeline(shop, name)
+    planned = resift_command("attach", shop.name, opensearch_url).output
+    assert f"  pipeline    {own}, a copy of {name}\n" in planned
+    assert f"  clients     send search_pipeline={own} in searches with a session\n" in planned
+    assert (contents(shop), pipeline(shop, name)) == (before, exact)
+    assert pipeline(shop, own)["phase_results_processors"] == MIXED["phase_results_processors"]
+    assert is_rewritten(shop, served, own)
+    assert not is_rewritten(shop, served, None)
+    # the copy follows the original when the index is attached again, and doctor reports the difference until then
+    changed = {**MIXED, "request_processors": [ENRICHER]}
+    shop.cluster.request("PUT", f"/_search/pipeline/{name}", changed)
+    (row,) = (row for row in search_rows(shop.cluster) if row.name == own)
+    assert (row.state, row.fix) == (
+        f"is a copy of {name}, which has changed since",
+        f"resift attach {shop.name}",
+    )
+    resift_command("attach", shop.name, opensearch_url)
+    assert kinds(pipeline(shop, own)) == ["neural_query_enricher", "ml_inference"]
+    assert [row for row in search_rows(shop.cluster) if row.name == own] == []
+    resift_command("detach", shop.name, opensearch_url)
+    assert (contents(shop), pipeline(shop, name), pipeline(shop, own)) == (before, changed, None)
 
 
 def test_a_named_pipeline_must_exist(shop: Index, served: Served, made: list[str], opensearch_url: str) -> None:
@@ -265,14 +206,15 @@ def test_a_pipeline_of_several_indices_is_copied(
             set_default(index, shared)
         before, exact, other = contents(shop), pipeline(shop, shared), contents(second)
         told = resift_command("attach", shop.name, opensearch_url).output
-        assert f"{own}, a copy of {shared}, which is also used by index {second.name}" in told
+        assert f"{own}, a copy of {shared}\n" in told
         assert f"send search_pipeline={own}" in told
         assert pipeline(shop, shared) == exact
         now = pipeline(shop, own)
         assert kinds(now) == ["neural_query_enricher", "ml_inference"]
         assert now["phase_results_processors"] == [NORMALIZATION]
         assert contents(shop) == before
-        resift_command("attach", shop.name, opensearch_url, "--default-pipelines")
+        told = resift_command("attach", shop.name, opensearch_url, "--default-pipelines").output
+        assert f"{own}, a copy of {shared}, which is also used by index {second.name}" in told
         assert is_rewritten(shop, served, None)
         assert not is_rewritten(second, served, None)
         resift_command("detach", shop.name, opensearch_url)
@@ -286,13 +228,13 @@ def test_a_pipeline_of_several_indices_is_copied(
         made.append(f"/_index_template/{shop.name}-t")
         assert (
             f"which is also used by index template {shop.name}-t"
-            in resift_command("attach", shop.name, opensearch_url, "--dry-run").output
+            in resift_command("attach", shop.name, opensearch_url, "--dry-run", "--default-pipelines").output
         )
         # if all users are attached together, no copy is needed
         set_default(second, shared)
         shop.cluster.request("DELETE", f"/_index_template/{shop.name}-t")
         pattern = f"{shop.name},{second.name}"
-        resift_command("attach", pattern, opensearch_url)
+        resift_command("attach", pattern, opensearch_url, "--default-pipelines")
         assert asked(shop, shared) == {"index": pattern}
         resift_command("detach", pattern, opensearch_url)
         assert pipeline(shop, shared) == exact
@@ -325,7 +267,7 @@ def test_an_alias_a_pattern_and_a_data_stream(
     template |= {"template": {"settings": {"index.search.default_pipeline": name}}}
     shop.cluster.request("PUT", f"/_index_template/{stream}", template)
     set_default(shop, name, stream)
-    resift_command("attach", stream, opensearch_url)
+    resift_command("attach", stream, opensearch_url, "--default-pipelines")
     assert asked(shop, name) == {"index": stream}
     shop.cluster.request("POST", f"/{stream}/_rollover")
     resift_command("attach", stream, opensearch_url)
@@ -335,6 +277,7 @@ def test_an_alias_a_pattern_and_a_data_stream(
     assert kinds(pipeline(shop, name)) == ["neural_query_enricher"]
     # a template that names Resift's pipeline: the indices that it creates belong to the stream, too
     template["template"]["settings"] = {"index.search.default_pipeline": f"resift-{stream}"}
+    shop.cluster.request("PUT", f"/_index_template/{stream}", {**template, "template": {"settings": {}}})
     set_default(shop, None, stream)
     resift_command("attach", stream, opensearch_url, "--default-pipelines")
     shop.cluster.request("PUT", f"/_index_template/{stream}", template)
@@ -370,27 +313,45 @@ def test_detaching_several_indices_restores_all_of_them(
     second = Index(cluster, 10)
     try:
         before, both = contents(shop), f"{shop.name},{second.name}"
-        name = put_pipeline(shop, made, f"{shop.name}-theirs", {"request_processors": [SCRIPT]})
+        name = put_pipeline(shop, made, f"{shop.name}-theirs", {"request_processors": [ENRICHER]})
         exact = pipeline(shop, name)
         resift_command("attach", both, opensearch_url, "--pipeline", name, "--default-pipelines")
-        resift_command("attach", shop.name, opensearch_url, "--default-pipelines")
-        assert shop.settings()["index.search.default_pipeline"] == f"resift-{shop.name}"
+        told = resift_command("attach", shop.name, opensearch_url, "--default-pipelines", status=2).output
+        assert f"attached name {both} also reaches {second.name}" in told
+        resift_command("attach", shop.name, opensearch_url)
         resift_command("detach", both, opensearch_url)
         assert (contents(shop), pipeline(shop, name)) == (before, exact)
+        assert pipeline(shop, f"resift-{shop.name}") is None
         assert "index.search.default_pipeline" not in second.settings()
     finally:
         second.close()
 
 
-def test_indices_with_different_pipelines_need_a_named_pipeline(
+def test_indices_of_different_pipelines_are_attached_together_without_a_default(
     cluster: OpenSearchEngine, shop: Index, served: Served, made: list[str], opensearch_url: str
 ) -> None:
     second = Index(cluster, 10)
     try:
-        set_default(shop, put_pipeline(shop, made, f"{shop.name}-p", {"request_processors": [ENRICHER]}))
+        first_default = put_pipeline(shop, made, f"{shop.name}-p", MIXED)
+        set_default(shop, first_default)
+        set_default(second, put_pipeline(shop, made, f"{second.name}-p", {"request_processors": [ENRICHER]}))
         both = f"{shop.name},{second.name}"
-        told = resift_command("attach", both, opensearch_url, status=2).output
+        own = f"resift-{shop.name}_{second.name}"
+        before = contents(shop), contents(second)
+        told = resift_command("attach", both, opensearch_url, "--default-pipelines", status=2).output
         assert "have different default search pipelines" in told
+        # OpenSearch applies neither of them to a search of both, and nor does the new pipeline
+        resift_command("attach", both, opensearch_url)
+        assert kinds(pipeline(shop, own)) == ["ml_inference"]
+        assert "phase_results_processors" not in pipeline(shop, own)
+        assert asked(shop, own) == {"index": both}
+        assert (contents(shop), contents(second)) == before
+        resift_command("detach", both, opensearch_url)
+        # an index without a default pipeline does not count
+        set_default(second, None)
+        resift_command("attach", both, opensearch_url)
+        assert pipeline(shop, own)["phase_results_processors"] == MIXED["phase_results_processors"]
+        resift_command("detach", both, opensearch_url)
     finally:
         second.close()
 
@@ -471,7 +432,7 @@ def test_an_installation_is_not_removed_while_a_users_pipeline_needs_it(
 ) -> None:
     name = put_pipeline(shop, made, f"{shop.name}-own", {"request_processors": [ENRICHER]})
     set_default(shop, name)
-    resift_command("attach", shop.name, opensearch_url)
+    resift_command("attach", shop.name, opensearch_url, "--default-pipelines")
     with pytest.raises(resift.ResiftError, match=f"{name} has searches of {shop.name} rewritten"):
         served.installer.uninstall()
     (row,) = (row for row in status_rows(served.installer) if row.name == name)

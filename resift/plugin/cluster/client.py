@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
 from resift.errors import NotFound, ResiftError
 from resift.plugin.opensearch.client import call
 from resift.plugin.opensearch.engine import OpenSearchEngine
+
+_MAX_NAMES_LENGTH = 3000  # OpenSearch refuses request lines of more than 4,096 bytes
 
 
 class Cluster:
@@ -74,10 +76,17 @@ class Cluster:
         """Change settings of an index.
 
         Args:
-            index: The name of the index.
+            index: The name of the index, or several names separated by commas.
             values: The new values, by the name of the setting. None removes a setting.
         """
         self.request("PUT", f"/{quote(index, safe='')}/_settings", dict(values))
+
+    def update_indices_settings(self, indices: Sequence[str], values: Mapping[str, Any]) -> None:
+        """Change settings of several indices in one step, or in several steps if their names are too long for a URL."""
+        names = ",".join(indices)
+        for name in [names] if len(names) <= _MAX_NAMES_LENGTH else indices:
+            if name:
+                self.update_index_settings(name, values)
 
     def plugins(self) -> set[str]:
         """Return the names of the plugins on the nodes."""

@@ -26,7 +26,7 @@ from resift.version import __version__
 SEARCH_PIPELINE_SETTING = "index.search.default_pipeline"
 NO_PIPELINE = "_none"  # the value of the setting for no pipeline
 _KIND, _PROCESSORS = "ml_inference", "request_processors"
-_DEFAULTS = re.compile(r"default pipelines before: (\{.*\})$")
+_RECORD = re.compile(r"copy of (null|\".*\"); default pipelines before: (\{.*\})$")
 # Processors that stay behind Resift's. A filter must also apply to the clauses that a session adds to the query.
 _LAST_PROCESSORS = ("filter_query",)
 PipelineBody = dict[str, Any]
@@ -47,12 +47,14 @@ class Rewriter:
         model: The hash of the model whose vectors are used, or "" for lexical searches only.
         defaults: The default search pipelines that the indices had before attaching, by index name. None stands for no
             default pipeline.
+        base: The name of the pipeline of which this pipeline is a copy, or None.
     """
 
     installation: str
     index: str
     model: str = ""
     defaults: Mapping[str, str | None] = field(default_factory=dict)
+    base: str | None = None
 
     @classmethod
     def read(cls, pipeline: Mapping[str, Any] | None) -> Rewriter | None:
@@ -61,12 +63,13 @@ class Rewriter:
         if settings is None:
             return None
         parameters = settings["model_config"]
-        defaults_match = _DEFAULTS.search(settings.get("description", ""))
+        record = _RECORD.search(settings.get("description", ""))
         return cls(
             installation=settings["tag"],
             index=parameters["index"],
             model=parameters.get("model", ""),
-            defaults=json.loads(defaults_match[1]) if defaults_match else {},
+            defaults=json.loads(record[2]) if record else {},
+            base=json.loads(record[1]) if record else None,
         )
 
     def processor(self, model_id: str) -> tuple[dict[str, Any], Stamp]:
@@ -80,8 +83,8 @@ class Rewriter:
         template = json.loads(read_resource("rewriting-processor.json"))
         content = fingerprint(json.dumps(fill(template, {**values, "stamp": ""}), sort_keys=True))
         stamp = Stamp(__version__, self.model or "any", content)
-        hint = f" (resift detach {self.index} takes it out); default pipelines before: "
-        description = f"{stamp}{hint}{json.dumps(dict(self.defaults))}"
+        record = f"copy of {json.dumps(self.base)}; default pipelines before: {json.dumps(dict(self.defaults))}"
+        description = f"{stamp} (resift detach {self.index} takes it out); {record}"
         return fill(template, {**values, "stamp": description}), stamp
 
 
@@ -152,6 +155,41 @@ class SearchPipeline(Resource):
         return self.cluster.prediction_error(self.model_id, {**self.body[_KIND]["model_config"], "body": "{}"})
 
 
+def original_pipeline(name: str | None, pipelines: Mapping[str, PipelineBody]) -> str | None:
+    """Return the pipeline that searches would use without Resift.
+
+    Args:
+        name: Name of a pipeline, or None.
+        pipelines: The bodies of all pipelines, by name.
+
+    Returns:
+        The pipeline of which Resift created ``name`` as a copy (None: an empty pipeline), or ``name``.
+    """
+    body = pipelines.get(name or "")
+    rewriter = Rewriter.read(body)
+    return name if body is None or rewriter is None or not is_created_by_resift(body) else rewriter.base
+
+
+def original_default(index: str, current: str | None, pipelines: Mapping[str, PipelineBody]) -> str | None:
+    """Return the default search pipeline of an index as it was before searches were attached.
+
+    Args:
+        index: Name of the index.
+        current: Its default search pipeline, or None.
+        pipelines: The bodies of all pipelines, by name.
+    """
+    body = pipelines.get(current or "")
+    # A snapshot restores the settings of an index without the pipeline that Resift created for it.
+    if current is None or (body is None and current.startswith(PIPELINE_PREFIX)):
+        return None
+    rewriter = Rewriter.read(body)
+    if body is None or rewriter is None or not is_created_by_resift(body):
+        return current
+    # The index itself was attached, or it is a clone of an attached index, or a template has set the default.
+    before = rewriter.defaults.get(index, rewriter.defaults.get(rewriter.index, rewriter.base))
+    return before if before in pipelines else None
+
+
 def with_processor(pipeline: Mapping[str, Any], processor: dict[str, Any]) -> PipelineBody:
     """Return a copy of a pipeline that contains Resift's processor.
 
@@ -176,6 +214,19 @@ def without_processor(pipeline: Mapping[str, Any]) -> PipelineBody:
     other_processors = [processor for processor in pipeline[_PROCESSORS] if not _is_rewriter(processor)]
     body = {name: value for name, value in pipeline.items() if name != _PROCESSORS}
     return {**body, _PROCESSORS: other_processors} if other_processors else body
+
+
+def has_same_processors(copy: Mapping[str, Any], base: Mapping[str, Any]) -> bool:
+    """Return whether a copy has the processors of its base, or was edited by a user since it was made.
+
+    Args:
+        copy: A pipeline that Resift created as a copy.
+        base: The pipeline that it copies.
+    """
+    if not _is_unedited(copy):
+        return True
+    copied, original = ({**without_processor(body), "description": ""} for body in (copy, base))
+    return copied == original
 
 
 def is_created_by_resift(pipeline: Mapping[str, Any]) -> bool:

@@ -35,17 +35,18 @@ def attach(  # noqa: PLR0913 - the options of `resift attach`
 ) -> SearchPlan | AttachPlan:
     """Plan to improve the searches of an existing index with relevance feedback, and optionally to add vectors to it.
 
-    Resift's processor is added to the search pipeline of the index. It rewrites each search with what the user's
-    session has learned. Without ``vectors``, nothing is written to the index. With ``vectors``, a vector is added to
-    each document. The arguments from ``fields`` on require ``vectors``.
+    Resift's processor is added to a copy of the search pipeline of the index. The copy rewrites each search that names
+    it with what the user's session has learned. Without ``vectors``, nothing is written to the index. With ``vectors``,
+    a vector is added to each document. The arguments from ``fields`` on require ``vectors``.
 
     Args:
         url: The URLs of the cluster.
         index: The name of an index, alias or data stream, or a pattern.
-        pipeline: The name of the search pipeline to which the processor is added. By default, this is the default
-            search pipeline of the index, or a new pipeline if there is none.
+        pipeline: The name of the search pipeline to which the processor is added. By default, this is ``resift-INDEX``,
+            a copy of the default search pipeline of the index, or a new pipeline if there is none.
         default_pipelines: Whether to rewrite searches that name no pipeline as well, by changing the default search
-            pipeline. With ``vectors``, all documents that are written from now on are also encoded.
+            pipeline. Searches without a session then take longer. With ``vectors``, all documents that are written from
+            now on are also encoded.
         vectors: Whether to add vectors to the documents.
         fields: The names of the text fields to encode. By default, these are the text fields whose values are
             sentences.

@@ -7,136 +7,168 @@ from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import quote
 
-from resift.errors import BadInput, EngineError
+from resift.errors import BadInput, EngineError, ResiftError
 from resift.ingest.stopping import Stop
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import RESERVED_NAMES
 from resift.plugin.cluster.index_record import read_records
 from resift.plugin.cluster.pipeline_uses import PipelineUse, uses_of
+from resift.plugin.cluster.search_groups import common_default, default_of, read_groups, read_templates
 from resift.plugin.cluster.search_pipelines import (
-    NO_PIPELINE,
     SEARCH_PIPELINE_SETTING,
     Rewriter,
     SearchPipeline,
     all_pipelines,
     is_created_by_resift,
+    original_default,
     pipeline_name,
+    read_rewriters,
     with_processor,
 )
 from resift.plugin.cluster.target_index import settings_of
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations.install import find_installation, required_install
 from resift.plugin.operations.plan import Plan, Progress, Result
-from resift.query.dsl import PIPELINE_PREFIX
+from resift.plugin.operations.shared_defaults import SharedDefaults, without_default
 
 _READ_ONLY = ("index.blocks.read_only", "index.blocks.metadata")
 _SHOWN_USES = 5
+# Measured by `benchmarks/speed.py --only searches` and `benchmarks/hybrid_pipeline.py` (docs/attach.md).
+COST = "a search without a session takes 1.5 to 2.2 times as long as before (docs/attach.md)"
 
 
 class SearchAttachment:
     """A change that makes Resift rewrite the searches of an index, an alias, a pattern or a data stream.
 
-    Resift's processor is added to the search pipeline in the argument ``pipeline``, to the default search pipeline of
-    the indices, or to a new pipeline, in this order of preference. If other indices use the same pipeline, a copy is
-    made.
+    Resift's processor is added to a copy of the default search pipeline, which only searches that name the copy use.
+    With ``default``, all searches are rewritten: the processor is added to the default search pipeline itself. If other
+    indices use that pipeline, the copy becomes the default pipeline instead.
 
     Args:
         cluster: The cluster.
         name: The name to attach.
-        pipeline: The name of a search pipeline. By default, the default search pipeline of the indices is used.
-        default: Whether the pipeline becomes the default search pipeline of the indices.
+        pipeline: The name of a search pipeline to which the processor is added. None stands for the pipelines above.
+        default: Whether to rewrite searches that name no pipeline as well.
+        advise: Whether an error suggests other names that can be attached.
 
     Attributes:
+        originals: The default search pipelines of the indices without Resift, by index name.
         pipeline: The name of the pipeline that will contain the processor.
         base: The name of the pipeline that will be copied, or None.
         sharing: The other users of the copied pipeline.
         changed: The original default pipelines of the indices whose default pipeline will change, by index name.
         without: The names of the indices that will have another default pipeline, or none.
+        shared: The changes for searches of several indices, or None if no default pipeline changes.
 
     Raises:
         IndexNotFound: If the name does not refer to an index.
         BadInput: If the searches cannot be attached.
     """
 
-    def __init__(self, cluster: Cluster, name: str, pipeline: str | None = None, default: bool = False) -> None:
+    def __init__(
+        self, cluster: Cluster, name: str, pipeline: str | None = None, default: bool = False, advise: bool = True
+    ) -> None:
         self.cluster, self.name, self.default, self.own_name = cluster, name, default, pipeline_name(name)
         self.settings = settings_of(cluster, name)
         self.pipelines = all_pipelines(cluster)
         if pipeline is not None and pipeline not in self.pipelines:
             known = ", ".join(self.pipelines) or "none"
             raise BadInput(f"there is no search pipeline {pipeline!r}", value=pipeline, expected=f"one of: {known}")
-        original_defaults = {index: self._original_default(index) for index in self.settings}
-        source = pipeline or self._pipeline_in_use({*original_defaults.values()})
-        self.sharing = [] if source is None else self._other_uses(source)
-        self.base = source if source is not None and (self.sharing or self._belongs_to_other_name(source)) else None
+        self.defaults = {index: default_of(settings) for index, settings in self.settings.items()}
+        self.originals = {
+            index: original_default(index, current, self.pipelines) for index, current in self.defaults.items()
+        }
+        chosen = pipeline or self._pipeline_in_use()
+        source = chosen or self._original_pipeline()
+        self.sharing: list[PipelineUse] = []
+        self.base = source if source is not None and self._is_copied(source, chosen) else None
         self.pipeline = self.own_name if source is None or self.base is not None else source
         self._check_pipeline(source)
         self._check_settings()
-        pending = {index: before for index, before in original_defaults.items() if not self._is_default(index)}
+        pending = {index: before for index, before in self.originals.items() if not self._is_default(index)}
         self.changed: dict[str, str | None] = pending if default else {}
         self.without: list[str] = [] if default else list(pending)
+        self.shared = self._shared_defaults(advise) if self.changed else None
 
     def _is_default(self, index: str) -> bool:
-        return self.pipeline in self.pipelines and self.settings[index].get(SEARCH_PIPELINE_SETTING) == self.pipeline
+        return self.pipeline in self.pipelines and self.defaults[index] == self.pipeline
+
+    def _pipeline_in_use(self) -> str | None:
+        """Return the pipeline of the user that has Resift's processor for this name already, or None."""
+        attached = [own for own, pipeline in self.pipelines.items() if self._attached_name(pipeline) == self.name]
+        if not {*self.defaults.values()} <= {None, *attached}:
+            return None
+        return next((own for own in attached if not is_created_by_resift(self.pipelines[own])), None)
+
+    def _original_pipeline(self) -> str | None:
+        """Return the pipeline that searches without Resift use.
+
+        Raises:
+            BadInput: If it is missing, or if the indices have different pipelines, and ``default`` is True.
+        """
+        originals = {*self.originals.values()}
+        if self.default and len(originals) > 1:
+            message = (
+                f"the indices of {self.name!r} have different default search pipelines, and would lose all but one"
+            )
+            expected = f"{without_default(self.own_name)}; or one index after the other"
+            raise BadInput(message, value=sorted(map(str, originals)), expected=expected)
+        # A search of several indices uses this pipeline, too.
+        default = common_default(originals)
+        if default is not None and default not in self.pipelines:
+            message = f"{SEARCH_PIPELINE_SETTING} of {self.name} is {default}, which is missing: searches are refused"
+            raise BadInput(message, value=default, expected="an existing pipeline, or no such setting")
+        return default
+
+    def _is_copied(self, source: str, chosen: str | None) -> bool:
+        """Return whether the processor is added to a copy of a pipeline, and not to the pipeline itself.
+
+        Args:
+            source: Name of the pipeline.
+            chosen: The pipeline in the options, or in use. None if the source is only the default of the indices.
+        """
+        if chosen is None and not self.default:
+            return True
+        self.sharing = self._other_uses(source)
+        return bool(self.sharing) or self._belongs_to_other_name(source) or (chosen is None and self._uses_copy())
+
+    def _uses_copy(self) -> bool:
+        """Return whether an index or a template uses the copy that Resift has created for this name."""
+        body = self.pipelines.get(self.own_name)
+        is_copy = body is not None and is_created_by_resift(body) and self._attached_name(body) == self.name
+        return is_copy and bool(uses_of(self.cluster, {self.own_name}, "search pipeline"))
 
     def _belongs_to_other_name(self, pipeline: str) -> bool:
         """Return whether Resift created a search pipeline for another index, alias, pattern or data stream."""
         body = self.pipelines[pipeline]
         return is_created_by_resift(body) and self._attached_name(body) != self.name
 
-    def _original_default(self, index: str) -> str | None:
-        """Return the default search pipeline of an index, as it was before another name was attached.
-
-        For example, the index may already be attached by its own name, when an alias of the index is attached.
-
-        Args:
-            index: The name of the index.
-
-        Returns:
-            The name of the pipeline, or None if the index had no default search pipeline.
-        """
-        current = self.settings[index].get(SEARCH_PIPELINE_SETTING, NO_PIPELINE)
-        pipeline = self.pipelines.get(current)
-        # A snapshot restores the settings of an index without the pipeline that Resift created for it.
-        if current == NO_PIPELINE or (pipeline is None and current.startswith(PIPELINE_PREFIX)):
-            return None
-        rewriter = Rewriter.read(pipeline)
-        if pipeline is None or rewriter is None or rewriter.index == self.name or not is_created_by_resift(pipeline):
-            return current
-        # Another name was attached: for example, an index behind this alias (by version 0.1), or the index from which
-        # this index was cloned.
-        return rewriter.defaults.get(index, rewriter.defaults.get(rewriter.index))
-
-    def _pipeline_in_use(self, defaults: set[str | None]) -> str | None:
-        """Choose the existing search pipeline to which Resift's processor is added.
-
-        This is the pipeline that already rewrites the searches, or the common default search pipeline of the indices.
-
-        Args:
-            defaults: The default search pipelines of the indices. None stands for an index without a default pipeline.
-
-        Returns:
-            The name of the pipeline, or None if a new pipeline is needed.
-
-        Raises:
-            BadInput: If the indices have different default pipelines, or if the default pipeline does not exist.
-        """
-        attached = [own for own, pipeline in self.pipelines.items() if self._attached_name(pipeline) == self.name]
-        if attached and defaults <= {None, *attached}:
-            return attached[0]
-        if len(defaults) > 1:
-            message = f"the indices of {self.name!r} have different default search pipelines"
-            raise BadInput(message, value=sorted(map(str, defaults)), expected="--pipeline NAME")
-        (default,) = defaults
-        if default is not None and default not in self.pipelines:
-            message = f"{SEARCH_PIPELINE_SETTING} of {self.name} is {default}, which is missing: searches are refused"
-            raise BadInput(message, value=default, expected="an existing pipeline, or no such setting")
-        return default
-
     def _attached_name(self, pipeline: Mapping[str, Any] | None) -> str | None:
         """Return the index name whose searches a pipeline rewrites, or None if it does not rewrite searches."""
         rewriter = Rewriter.read(pipeline)
         return rewriter.index if rewriter else None
+
+    def _shared_defaults(self, advise: bool) -> SharedDefaults:
+        """Return what the new default pipelines change for searches of several indices.
+
+        Raises:
+            BadInput: If searches of other indices would lose their default pipeline.
+        """
+        names = [rewriter.index for rewriter in read_rewriters(self.pipelines).values()]
+        groups = read_groups(self.cluster, names)
+        shared = SharedDefaults(groups, self.pipelines, self.settings, self.pipeline, self.base)
+        if shared.lost:
+            together = [name for name in shared.names if advise and self._is_attachable(name)]
+            raise shared.error(self.name, self.own_name, together[:1])
+        return shared
+
+    def _is_attachable(self, name: str) -> bool:
+        """Return whether another name, with more indices, could be attached with default pipelines."""
+        try:
+            SearchAttachment(self.cluster, name, default=True, advise=False)
+        except ResiftError:
+            return False
+        return True
 
     def _other_uses(self, pipeline: str) -> list[PipelineUse]:
         """Return the uses of a search pipeline by other indices, and by templates that create other indices."""
@@ -148,12 +180,12 @@ class SearchAttachment:
         return other_uses
 
     def _creates_only_own_indices(self, use: PipelineUse) -> bool:
-        """Return whether every index that an index template can create belongs to the name that is attached."""
-        if use.kind != "index template":
-            return False
-        templates = self.cluster.find(f"/_index_template/{quote(use.name, safe='')}", "index_templates")
-        patterns = templates[0]["index_template"]["index_patterns"] if templates else [""]
-        return all(fnmatchcase(pattern, self.name) for pattern in patterns)
+        """Return whether all indices that an index template creates belong to the attached name."""
+        for template in read_templates(self.cluster):
+            if (template.kind, template.name) == (use.kind, use.name):
+                is_own_pattern = all(fnmatchcase(pattern, self.name) for pattern in template.patterns)
+                return is_own_pattern or self.name in template.aliases
+        return False
 
     def _check_pipeline(self, source: str | None) -> None:
         """Check that Resift's processor can be added to the chosen search pipeline.
@@ -224,16 +256,21 @@ class SearchAttachment:
                 f"  setting     {SEARCH_PIPELINE_SETTING} of {index}: {self.pipeline}, instead of {before or 'none'}"
             )
         if self.without:
-            parameter = f"search_pipeline={self.pipeline}"
-            lines.append(f"  clients     send {parameter}; --default-pipelines also rewrites searches without it")
-        return lines
+            lines.append(f"  clients     send search_pipeline={self.pipeline} in searches with a session")
+            lines.append("              other searches stay as they are; --default-pipelines rewrites them, too")
+        else:
+            lines.append(f"  cost        {COST}")
+        if self.changed and self.sharing:
+            lines.append(f"  note        a pattern or list over users of {self.base} and {self.pipeline} gets neither")
+        return [*lines, *(self.shared.lines() if self.shared else ())]
 
     def _origin(self) -> str:
         """Return a text for the user that says whether the pipeline is new, or why it is a copy."""
         if self.base is None:
             return "" if self.pipeline in self.pipelines else ", a new pipeline"
         if not self.sharing:
-            return f", a copy of {self.base}, which belongs to another name"
+            other_name = self._belongs_to_other_name(self.base)
+            return f", a copy of {self.base}{', which belongs to another name' if other_name else ''}"
         users = ", ".join(f"{use.kind} {use.name}" for use in self.sharing[:_SHOWN_USES])
         return f", a copy of {self.base}, which is also used by {users}"
 
@@ -255,12 +292,11 @@ class SearchAttachment:
         before = Rewriter.read(current)
         # The processor records the original default pipelines before the settings are changed.
         defaults = {**(before.defaults if before else {}), **self.changed}
-        rewriter = Rewriter(installation, self.name, model, defaults)
+        rewriter = Rewriter(installation, self.name, model, defaults, self.base)
         base = None if self.base is None else self.pipelines[self.base]
         pipeline = SearchPipeline(self.cluster, self.pipeline, rewriter, model_id, current, base)
         pipeline.make()
-        for index in self.changed:
-            self.cluster.update_index_settings(index, {SEARCH_PIPELINE_SETTING: self.pipeline})
+        self.cluster.update_indices_settings(list(self.changed), {SEARCH_PIPELINE_SETTING: self.pipeline})
         return pipeline
 
 

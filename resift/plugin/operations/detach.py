@@ -27,7 +27,7 @@ from resift.plugin.cluster.pipeline_uses import refuse_if_used, uses_of
 from resift.plugin.cluster.search_pipelines import find_rewriters, pipeline_name
 from resift.plugin.cluster.target_index import FINAL_PIPELINE_SETTING, Target, find_targets, settings_of
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.operations.detach_searches import SearchDetachment
+from resift.plugin.operations.detach_searches import SearchDetachment, other_attached_names
 from resift.plugin.operations.plan import Plan, Progress, Result, raise_if_stopped, start_step
 from resift.plugin.operations.vector_updates import remove_vectors
 from resift.query.dsl import is_ours
@@ -82,10 +82,8 @@ class DetachPlan(Plan):
             problem = "was created by Resift, not attached: resift drop deletes it"
         else:
             problem = "is not attached"
-        for rewriter in find_rewriters(self.cluster).values():
-            with suppress(NotFound):
-                if name in self.engine.resolve(rewriter.index) and rewriter.index != name:
-                    expected = f"resift detach {rewriter.index}, to which the index belongs"
+        for other in other_attached_names(self.cluster, self.searches.pipelines, [name], [name]):
+            expected = f"resift detach {other}, to which the index belongs"
         raise BadInput(f"index {name!r} {problem}", value=name, expected=expected)
 
     def lines(self) -> list[str]:
@@ -110,6 +108,7 @@ class DetachPlan(Plan):
             results.append(index.run(progress, stop))
             raise_if_stopped(stop, f"interrupted: run it again to continue with {self.name}")
         lines = [f"{self.name}: searches are no longer rewritten"] if self.searches else []
+        lines += self.searches.still_attached_lines()
         lines += [line for result in results for line in result.lines]
         return Result(lines, all(result.in_order for result in results), indices=results, **planned)
 

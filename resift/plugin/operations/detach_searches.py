@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
-from resift.errors import NotFound
+from resift.errors import EngineError, NotFound
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.pipeline_uses import refuse_if_used, uses_of
 from resift.plugin.cluster.search_pipelines import (
     NO_PIPELINE,
     SEARCH_PIPELINE_SETTING,
+    PipelineBody,
     Rewriter,
     all_pipelines,
     is_created_by_resift,
@@ -35,6 +38,7 @@ class SearchDetachment:
     Attributes:
         rewriters: The processors to remove, by the name of their search pipeline.
         restored: The default search pipelines to restore, by index name. None stands for no default pipeline.
+        still_attached: Other attached names that refer to one of the indices.
 
     Raises:
         EngineError: If another index or a template uses a pipeline that would be deleted.
@@ -57,6 +61,7 @@ class SearchDetachment:
         uses = uses_of(cluster, deleted, "search pipeline")
         other_uses = [use for use in uses if use.kind != "index" or use.name not in self.restored]
         refuse_if_used(other_uses, ", if it is a clone")
+        self.still_attached = other_attached_names(cluster, self.pipelines, names, settings) if self.rewriters else []
 
     def _defaults_to_restore(
         self, current_defaults: Mapping[str, str], names: Collection[str]
@@ -84,7 +89,8 @@ class SearchDetachment:
             ):
                 # The processor does not record the original default: version 0.1 or a template has set the default, or
                 # a snapshot restored the index without the pipeline.
-                yield index, None
+                base = None if rewriter is None else rewriter.base
+                yield index, base if base in self.pipelines else None
 
     def _original_default(self, index: str, rewriter: Rewriter) -> str | None:
         """Return the default search pipeline that an index had before it was attached, or None if it had none.
@@ -142,14 +148,40 @@ class SearchDetachment:
             is_deleted = would_be_deleted(self.pipelines[pipeline])
             change = "removed" if is_deleted else "stays, without Resift's processor"
             lines.append(f"  search pipeline {pipeline} {change}")
-        return lines
+        return [*lines, *self.still_attached_lines()]
+
+    def still_attached_lines(self) -> list[str]:
+        """Return a line for each other attached name that refers to one of the indices."""
+        return [f"  still attached through {name}: resift detach {shlex.quote(name)}" for name in self.still_attached]
 
     def run(self) -> None:
-        """Restore the default search pipelines of the indices, and remove the processors from the pipelines."""
-        for index, before in self.restored.items():
-            self.cluster.update_index_settings(index, {SEARCH_PIPELINE_SETTING: before})
+        """Restore the default pipelines, and remove the processors."""
+        # Searches of several indices have no default pipeline while the default pipelines of the indices differ.
+        for before in dict.fromkeys(self.restored.values()):
+            indices = [index for index, value in self.restored.items() if value == before]
+            self.cluster.update_indices_settings(indices, {SEARCH_PIPELINE_SETTING: before})
         for pipeline in self.rewriters:
             remove_processor(self.cluster, pipeline)
+
+
+def other_attached_names(
+    cluster: Cluster, pipelines: Mapping[str, PipelineBody], names: Collection[str], indices: Collection[str]
+) -> list[str]:
+    """Return the attached names that refer to one of the indices.
+
+    Args:
+        cluster: The cluster.
+        pipelines: The bodies of all search pipelines, by name.
+        names: Names that are left out.
+        indices: The indices.
+    """
+    other_names = {rewriter.index for rewriter in read_rewriters(pipelines).values()}.difference(names)
+    attached_names = []
+    for name in sorted(other_names):
+        with suppress(NotFound, EngineError):  # the indices were deleted, or this user may not see them
+            if not {*indices}.isdisjoint(cluster.engine.resolve(name)):
+                attached_names.append(name)
+    return attached_names
 
 
 def _settings_or_empty(cluster: Cluster, index: str) -> dict[str, str]:

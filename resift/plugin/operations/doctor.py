@@ -22,10 +22,11 @@ from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.remote_model import DEPLOYS_LAZILY
 from resift.plugin.cluster.resources import Resource
 from resift.plugin.cluster.search_pipelines import SearchPipeline, find_rewriters, pipeline_name
-from resift.plugin.cluster.settings import PRIVATE_ADDRESSES, TRUSTED_ADDRESSES
+from resift.plugin.cluster.settings import PRIVATE_ADDRESSES, TRUSTED_ADDRESSES, TRUSTED_PRIVATE_ADDRESSES
 from resift.plugin.operations.index_status import index_rows
 from resift.plugin.operations.install import InstallationOptions, create_installer, open_cluster
 from resift.plugin.operations.plan import Result
+from resift.plugin.operations.search_status import search_rows
 from resift.plugin.operations.status_row import INSTALL, StatusRow
 from resift.version import __version__
 
@@ -42,8 +43,9 @@ def doctor(url: str, **options: Unpack[InstallationOptions]) -> Result:
     """Find problems of a cluster and of the Resift service that it calls, and say how to fix them.
 
     The function calls the cluster and the service, and makes the cluster call the service. It compares versions and
-    clocks, and checks plugins, cluster settings, all installed resources and the vectors of each index. If the cluster
-    does not answer or denies access, this is reported as a problem, without an exception.
+    clocks, and checks plugins, cluster settings, all installed resources, the vectors of each index, and searches of
+    several indices. If the cluster does not answer or denies access, this is reported as a problem, without an
+    exception.
 
     Args:
         url: The URLs of the cluster.
@@ -63,6 +65,7 @@ def doctor(url: str, **options: Unpack[InstallationOptions]) -> Result:
             rows += cluster_rows(cluster, without_credentials(url))
             rows += status_rows(create_installer(engine, **options))
             rows += index_rows(cluster)
+            rows += search_rows(cluster)
             tuned = describe_tunings(cluster)
     except (EngineUnavailable, EngineError, UnsupportedCluster) as error:
         rows.append(_error_row(error, without_credentials(url)))
@@ -237,7 +240,8 @@ def _setting_rows(installer: Installer) -> list[StatusRow]:
         return []
     changes = {change.name for change in installer.setting_changes()}
     rows = []
-    for name in (PRIVATE_ADDRESSES, TRUSTED_ADDRESSES):
+    # The last setting exists since 3.7, and must change only if somebody has set it.
+    for name in (PRIVATE_ADDRESSES, TRUSTED_ADDRESSES, *changes.intersection([TRUSTED_PRIVATE_ADDRESSES])):
         state, fix = ("not set", INSTALL) if name in changes else ("ok", "")
         rows.append(StatusRow("setting", name, state, fix))
     return rows

@@ -1,0 +1,259 @@
+"""Groups of indices that are searched together: by an alias, a data stream, a pattern, or a list of names.
+
+OpenSearch applies a default search pipeline to a search of several indices only if all indices that have a default
+pipeline have the same one. Otherwise it applies none, and hybrid searches are no longer normalised. So a new default
+pipeline of one index can change the searches of others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from resift.errors import ResiftError
+from resift.plugin.cluster.client import Cluster
+from resift.plugin.cluster.index_record import ALL_INDICES, ALL_STATES
+from resift.plugin.cluster.search_pipelines import NO_PIPELINE, SEARCH_PIPELINE_SETTING
+from resift.query.dsl import leaves
+
+_BACKING_INDEX = re.compile(r"\.ds-(.+)-\d{6,}")
+Defaults = Mapping[str, str | None]  # default search pipelines (None: none), by index
+
+
+@dataclass(frozen=True)
+class Template:
+    """A template that determines the aliases and the default search pipeline of new indices.
+
+    Attributes:
+        kind: ``index template`` or ``legacy template``.
+        name: Name of the template.
+        patterns: Patterns of the names of the indices or data streams that it creates.
+        aliases: Aliases of these indices.
+        default: Their default search pipeline, or None.
+    """
+
+    kind: str
+    name: str
+    patterns: tuple[str, ...]
+    aliases: tuple[str, ...] = ()
+    default: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True)
+class SearchGroup:
+    """Indices that are searched together.
+
+    Attributes:
+        kind: ``alias``, ``data stream``, ``pattern`` or ``attached name``.
+        name: The name by which they are searched.
+        indices: The existing indices.
+        template: A template that adds indices with a default search pipeline to the group, or None.
+    """
+
+    kind: str
+    name: str
+    indices: tuple[str, ...]
+    template: Template | None = None
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True)
+class SearchGroups:
+    """All groups of indices in a cluster.
+
+    Attributes:
+        groups: The groups.
+        templates: All templates that create indices.
+        defaults: The current default search pipelines of all indices.
+    """
+
+    groups: Sequence[SearchGroup]
+    templates: Sequence[Template]
+    defaults: Defaults
+
+
+@dataclass(frozen=True)
+class LostDefault:
+    """A group of indices whose searches get another default pipeline than before, or none.
+
+    Attributes:
+        group: The group.
+        before: Its default pipeline before.
+        after: Its default pipeline afterwards, or None.
+        is_later: Whether this happens only when the group's template creates an index.
+    """
+
+    group: SearchGroup
+    before: str
+    after: str | None
+    is_later: bool
+
+
+def common_default(defaults: Iterable[str | None]) -> str | None:
+    """Return the default pipeline that OpenSearch applies to a search of several indices, or None.
+
+    Indices without a default pipeline do not count.
+
+    Args:
+        defaults: The default pipelines of the indices.
+
+    >>> common_default(["a", None, "a"]), common_default(["a", "b"])
+    ('a', None)
+    """
+    distinct = {default for default in defaults if default is not None}
+    return distinct.pop() if len(distinct) == 1 else None
+
+
+def lost_defaults(
+    groups: Iterable[SearchGroup], before: Defaults, after: Defaults, original: Callable[[str | None], str | None]
+) -> Iterator[LostDefault]:
+    """Yield the groups whose searches lose their default pipeline.
+
+    Args:
+        groups: The groups.
+        before: The default pipelines of all indices without Resift.
+        after: The default pipelines of all indices with Resift.
+        original: Function that returns the pipeline that a pipeline of Resift copies, and other pipelines unchanged.
+    """
+    for group in groups:
+        new = group.template.default if group.template else None
+        for added in [(), (new,)] if new else [()]:
+            earlier = common_default([*map(before.get, group.indices), *map(original, added)])
+            later = common_default([*map(after.get, group.indices), *added])
+            if earlier is not None and original(later) != earlier:
+                yield LostDefault(group, earlier, later, bool(added))
+                break
+
+
+def searched_together(groups: Iterable[SearchGroup], indices: Iterable[str], defaults: Defaults) -> set[str]:
+    """Return indices that must get a new default pipeline together, so that no group loses its default pipeline.
+
+    Args:
+        groups: The groups.
+        indices: Indices that get a new default pipeline.
+        defaults: The default pipelines of all indices.
+
+    Returns:
+        The indices, and all indices that are searched together with them, directly or by way of other indices, and
+        have the same default pipeline.
+    """
+    groups, together = list(groups), {*indices}
+    while True:
+        added = set[str]()
+        for group in groups:
+            default = common_default(map(defaults.get, group.indices))
+            if default is not None and not together.isdisjoint(group.indices):
+                added |= {index for index in group.indices if defaults.get(index) == default}
+        if added <= together:
+            return together
+        together |= added
+
+
+def read_groups(cluster: Cluster, attached_names: Iterable[str] = ()) -> SearchGroups:
+    """Read all aliases, data streams, and patterns of templates with a default search pipeline.
+
+    Args:
+        cluster: The cluster.
+        attached_names: Names that are attached. Patterns and lists among them are groups, too.
+    """
+    aliases = {
+        index: tuple(entry.get("aliases", {}))
+        for index, entry in cluster.request("GET", f"/{ALL_INDICES}/_alias", **ALL_STATES).items()
+    }
+    path = f"/{ALL_INDICES}/_settings/{SEARCH_PIPELINE_SETTING}"
+    settings = cluster.request("GET", path, flat_settings="true", **ALL_STATES)
+    defaults = {index: default_of(settings.get(index, {}).get("settings", {})) for index in aliases}
+    templates = list(read_templates(cluster))
+    groups = [*_groups(aliases, templates), *_attached_groups(cluster, attached_names)]
+    return SearchGroups(groups, templates, defaults)
+
+
+def default_of(settings: Mapping[str, str]) -> str | None:
+    """Return the default search pipeline in flat settings of an index, or None."""
+    default = settings.get(SEARCH_PIPELINE_SETTING, NO_PIPELINE)
+    return None if default == NO_PIPELINE else default
+
+
+def stream_of(index: str) -> str | None:
+    """Return the data stream of a backing index, or None for other indices.
+
+    >>> stream_of(".ds-logs-shop-000002"), stream_of("shop")
+    ('logs-shop', None)
+    """
+    match = _BACKING_INDEX.fullmatch(index)
+    return match[1] if match else None
+
+
+def _groups(aliases: Mapping[str, Sequence[str]], templates: Sequence[Template]) -> Iterator[SearchGroup]:
+    """Yield the groups by aliases, data streams and templates.
+
+    Args:
+        aliases: The aliases of each index.
+        templates: The templates.
+    """
+    members: dict[tuple[str, str], list[str]] = {}
+    for index, names in sorted(aliases.items()):
+        for name in names:
+            members.setdefault(("alias", name), []).append(index)
+        if stream := stream_of(index):
+            members.setdefault(("data stream", stream), []).append(index)
+    for (kind, name), indices in members.items():
+        yield SearchGroup(kind, name, tuple(indices))
+    for template in templates:
+        if template.default is None:
+            continue
+        for alias in template.aliases:
+            yield SearchGroup("alias", alias, tuple(members.get(("alias", alias), ())), template)
+        for pattern in template.patterns:
+            matching = [index for index in sorted(aliases) if fnmatchcase(stream_of(index) or index, pattern)]
+            yield SearchGroup("pattern", pattern, tuple(matching), template)
+
+
+def _attached_groups(cluster: Cluster, attached_names: Iterable[str]) -> Iterator[SearchGroup]:
+    for name in attached_names:
+        if "," in name or "*" in name:
+            with suppress(ResiftError):  # the indices were deleted, or this user may not see them
+                yield SearchGroup("attached name", name, tuple(cluster.engine.resolve(name)))
+
+
+def read_templates(cluster: Cluster) -> Iterator[Template]:
+    """Yield all templates that create indices, with the parts of their component templates."""
+    components = {
+        entry["name"]: entry["component_template"].get("template", {})
+        for entry in (cluster.find("/_component_template") or {}).get("component_templates", [])
+    }
+    for entry in (cluster.find("/_index_template") or {}).get("index_templates", []):
+        template = entry["index_template"]
+        parts = [components.get(name, {}) for name in template.get("composed_of", ())]
+        yield _template("index template", entry["name"], template, [*parts, template.get("template", {})])
+    for name, template in (cluster.find("/_template") or {}).items():
+        yield _template("legacy template", name, template, [template])
+
+
+def _template(kind: str, name: str, body: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> Template:
+    """Return a template.
+
+    Args:
+        kind: Kind of the template.
+        name: Name of the template.
+        body: The template.
+        parts: Objects with settings and aliases. Later parts override earlier ones.
+    """
+    aliases = dict.fromkeys(alias for part in parts for alias in part.get("aliases") or {})
+    defaults = [
+        value
+        for part in parts
+        for path, value in leaves(part.get("settings") or {})
+        if f".{path}".endswith(f".{SEARCH_PIPELINE_SETTING}")
+    ]
+    default = default_of({SEARCH_PIPELINE_SETTING: defaults[-1]}) if defaults else None
+    return Template(kind, name, tuple(body.get("index_patterns", ())), tuple(aliases), default)

@@ -1,0 +1,77 @@
+"""The rows of ``resift doctor`` about search pipelines: searches of several indices, and outdated copies."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+
+from resift.plugin.cluster.client import Cluster
+from resift.plugin.cluster.search_groups import LostDefault, lost_defaults, read_groups
+from resift.plugin.cluster.search_pipelines import (
+    SEARCH_PIPELINE_SETTING,
+    PipelineBody,
+    Rewriter,
+    all_pipelines,
+    has_same_processors,
+    original_default,
+    original_pipeline,
+    read_rewriters,
+)
+from resift.plugin.operations.status_row import StatusRow
+
+
+def search_rows(cluster: Cluster) -> Iterator[StatusRow]:
+    """Yield a row for each copy of a pipeline that is out of date, and for searches that lost their default pipeline.
+
+    These are searches of several indices of which only some are attached.
+    """
+    pipelines = all_pipelines(cluster)
+    rewriters = read_rewriters(pipelines)
+    if not rewriters:
+        return
+    yield from _copy_rows(pipelines, rewriters)
+    groups = read_groups(cluster, [rewriter.index for rewriter in rewriters.values()])
+    before = {index: original_default(index, now, pipelines) for index, now in groups.defaults.items()}
+    attached = {index for index, now in groups.defaults.items() if now in rewriters}
+    concerned = [group for group in groups.groups if not attached.isdisjoint(group.indices)]
+    for change in lost_defaults(concerned, before, groups.defaults, lambda name: original_pipeline(name, pipelines)):
+        yield _lost_row(change, groups.defaults, before, rewriters)
+
+
+def _copy_rows(pipelines: Mapping[str, PipelineBody], rewriters: Mapping[str, Rewriter]) -> Iterator[StatusRow]:
+    for name, rewriter in rewriters.items():
+        base = pipelines.get(rewriter.base or "")
+        if base is not None and not has_same_processors(pipelines[name], base):
+            state = f"is a copy of {rewriter.base}, which has changed since"
+            yield StatusRow("search pipeline", name, state, f"resift attach {shlex.quote(rewriter.index)}")
+
+
+def _lost_row(
+    change: LostDefault,
+    defaults: Mapping[str, str | None],
+    before: Mapping[str, str | None],
+    rewriters: Mapping[str, Rewriter],
+) -> StatusRow:
+    """Return the row for searches that lost, or will lose, their default pipeline.
+
+    Args:
+        change: The searches.
+        defaults: The default pipelines of all indices.
+        before: The default pipelines of all indices without Resift.
+        rewriters: Resift's processors, by pipeline.
+    """
+    group, template = change.group, change.group.template
+    used = [default for index in group.indices if (default := defaults[index]) in rewriters]
+    pipeline = str(used[0])
+    if change.is_later and template is not None:
+        state = (
+            f"{template} gives new indices {template.default}, and existing ones have {pipeline}: OpenSearch will "
+            f"apply neither to searches of both"
+        )
+        return StatusRow(group.kind, group.name, state, f"set {SEARCH_PIPELINE_SETTING} of {template} to {pipeline}")
+    each = dict.fromkeys(f"{defaults[index]}" for index in group.indices if defaults[index])
+    state = f"default pipelines {', '.join(each)}: OpenSearch applies none of them, and no longer {change.before}"
+    fixes = [f"resift detach {shlex.quote(rewriters[pipeline].index)}"]
+    if len({before[index] for index in group.indices}) == 1:
+        fixes.insert(0, f"resift attach {shlex.quote(group.name)} --default-pipelines")
+    return StatusRow(group.kind, group.name, state, ", or ".join(fixes))

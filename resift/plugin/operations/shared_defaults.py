@@ -1,0 +1,113 @@
+"""What a new default search pipeline changes for searches of several indices."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+
+from resift.errors import BadInput
+from resift.plugin.cluster.search_groups import SearchGroups, common_default, lost_defaults, searched_together
+from resift.plugin.cluster.search_pipelines import (
+    SEARCH_PIPELINE_SETTING,
+    PipelineBody,
+    is_created_by_resift,
+    original_default,
+    original_pipeline,
+)
+
+_SHOWN_INDICES = 5
+
+
+class SharedDefaults:
+    """The searches of several indices that change if some of the indices get a new default search pipeline.
+
+    Args:
+        groups: All groups of indices.
+        pipelines: The bodies of all search pipelines, by name.
+        indices: The indices with the new default pipeline.
+        pipeline: Name of the new default pipeline.
+        base: Name of the pipeline of which it will be a copy, or None.
+
+    Attributes:
+        lost: Searches that would lose their default pipeline.
+        also: Groups with other indices, whose searches the new pipeline also rewrites.
+    """
+
+    def __init__(
+        self,
+        groups: SearchGroups,
+        pipelines: Mapping[str, PipelineBody],
+        indices: Collection[str],
+        pipeline: str,
+        base: str | None,
+    ) -> None:
+        self.all_groups, self.indices, self.pipeline = groups.groups, indices, pipeline
+        self.before = {index: original_default(index, now, pipelines) for index, now in groups.defaults.items()}
+        after = {**groups.defaults, **dict.fromkeys(indices, pipeline)}
+        # Searches of only these indices are meant to change. A template can add other indices.
+        concerned = [
+            group
+            for group in groups.groups
+            if not {*group.indices}.isdisjoint(indices) and (group.template or not {*group.indices} <= {*indices})
+        ]
+
+        is_users = pipeline in pipelines and not is_created_by_resift(pipelines[pipeline])
+
+        def original(name: str | None) -> str | None:
+            return base if name == pipeline and not is_users else original_pipeline(name, pipelines)
+
+        self.lost = list(lost_defaults(concerned, self.before, after, original))
+        self.also = [
+            group
+            for group in concerned
+            if group.template is None and common_default(map(after.get, group.indices)) == pipeline
+        ]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of groups, and a list of indices, that could be attached instead so that no searches are lost."""
+        together = searched_together(self.all_groups, self.indices, self.before)
+        names = [change.group.name for change in self.lost]
+        return list(dict.fromkeys([*names, ",".join(sorted(together))]))
+
+    def error(self, name: str, own_pipeline: str, together: Sequence[str]) -> BadInput:
+        """Return the error for searches that would lose their default pipeline.
+
+        Args:
+            name: The name to attach.
+            own_pipeline: The pipeline that Resift creates for this name.
+            together: Names that can be attached instead.
+        """
+        change = self.lost[0]
+        template = change.group.template
+        advice = [f"resift attach {shlex.quote(other)} --default-pipelines, for all in one step" for other in together]
+        if change.is_later and template is not None:
+            reason = f"{template} gives new indices the default pipeline {template.default}"
+            setting = f"set {SEARCH_PIPELINE_SETTING} of {template} to {own_pipeline}"
+            advice.append(f"resift attach {shlex.quote(name)}, then {setting}, then this command again")
+        else:
+            other_indices = [index for index in change.group.indices if index not in self.indices]
+            reason = f"{change.group} also reaches {_shortened(other_indices)}"
+        message = (
+            f"{reason}: with {self.pipeline} as the default of {name}, OpenSearch would no longer apply "
+            f"{change.before} to searches of {change.group.name}"
+        )
+        advice.append(without_default(own_pipeline))
+        return BadInput(message, value=change.group.name, expected="; or ".join(advice))
+
+    def lines(self) -> list[str]:
+        """Return lines for the user about searches of other indices that the pipeline also rewrites."""
+        return [
+            f"  also        searches of {group} ({_shortened(group.indices)}) use {self.pipeline}"
+            for group in self.also
+        ]
+
+
+def without_default(own_pipeline: str) -> str:
+    """Return the advice to let clients name the pipeline."""
+    return f"no --default-pipelines (clients then send search_pipeline={own_pipeline})"
+
+
+def _shortened(names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN_INDICES
+    return ", ".join(names[:_SHOWN_INDICES]) + (f" and {more} more" if more > 0 else "")
