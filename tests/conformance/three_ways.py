@@ -20,6 +20,7 @@ Json = dict[str, Any]
 
 WITHOUT_SESSION = "without a session"
 IN_SESSION = "in a session"
+ATTACHED = "attached without a session"
 # The reason of a body that was not rewritten because of an unexpected exception, whose class is named.
 _CRASH = re.compile(r"failed: \w+")
 _REPETITIONS = 2
