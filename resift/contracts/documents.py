@@ -37,6 +37,8 @@ ANALYZERS = ("english", "standard", *LANGUAGES)
 # Java and Python interpret this expression alike. Java counts a letter beyond U+FFFF as two characters in a lookbehind,
 # hence {2,4} and {1,2}.
 COMPOUND_JOINTS = r"_|(?<=[\p{L}\p{M}]{2,4})[.:](?=[\p{L}\p{M}])|(?<=[\p{L}\p{M}]{1,2})[.:](?=[\p{L}\p{M}]{2})"
+TOKEN_NUMBERS = "token_numbers"
+"""The kind of OpenSearch's ``sparse_vector`` fields, which approximate search (SEISMIC) searches."""
 MAX_ID_BYTES = 512  # the limit of OpenSearch, which the embedded engine applies as well
 
 
@@ -48,7 +50,8 @@ class VectorField:
 
     Attributes:
         name: The path of the field. For OpenSearch's ``semantic`` fields, it is the path of the inner vector field.
-        kind: The type of the vector's components (``float``, ``byte`` or ``binary``), or ``tokens`` for token weights.
+        kind: The type of the vector's components (``float``, ``half_float``, ``byte`` or ``binary``), ``tokens`` for
+            token weights, or ``token_numbers`` for token weights whose tokens are numbers.
         dim: The number of components, or None if the mapping does not specify it.
         nested: Whether a document can have several vectors, each in a nested object.
         model: For a ``semantic`` field, the id of the engine's model that encodes queries. Otherwise None.
@@ -61,6 +64,11 @@ class VectorField:
     nested: bool = False
     model: str | None = None
     space: str = "l2"
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether the field contains token weights."""
+        return self.kind in ("tokens", TOKEN_NUMBERS)
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,26 @@ class Query:
         return not (isinstance(self.root, HybridClause) and isinstance(queries, list) and queries)
 
     @property
+    def has_inner_hybrid(self) -> bool:
+        """Whether a ``hybrid`` query is inside another clause. OpenSearch accepts that only in a few forms."""
+        return any(isinstance(clause, HybridClause) and clause is not self.root for clause in self.root.walk())
+
+    @property
+    def must_stay_bare(self) -> bool:
+        """Whether OpenSearch accepts the query only if no clause is around it.
+
+        A ``hybrid`` query cannot be inside another clause. Reranking by maximal marginal relevance (``ext.mmr``) works
+        with a single ``knn`` or ``neural`` clause. A clause of an unknown plugin may have to be the whole query.
+        """
+        return self.has_mmr or self.root.has_unknown or isinstance(self.root, HybridClause) or self.has_inner_hybrid
+
+    @property
+    def has_mmr(self) -> bool:
+        """Whether OpenSearch reranks the hits by maximal marginal relevance."""
+        ext = self.body.get("ext")
+        return isinstance(ext, Mapping) and ext.get("mmr") is not None
+
+    @property
     def text_query(self) -> TextQuery | None:
         """The text clause and the filters of a plain text search, or None for any other query.
 

@@ -82,6 +82,11 @@ class Clause:
                 yield from clause.walk()
 
     @property
+    def has_unknown(self) -> bool:
+        """Whether this clause, or a clause inside, is of an unknown kind or malformed."""
+        return any(clause.role is Role.OPAQUE for clause in self.walk())
+
+    @property
     def is_scoring(self) -> bool:
         """Whether this clause contributes to the scores of hits. False for filters, for example."""
         return self.role in (Role.SCORING, Role.VECTOR, Role.SPARSE)
@@ -229,6 +234,11 @@ class FieldClause(Clause):
         return None, _NOTHING
 
     @property
+    def is_rewritten(self) -> bool:
+        """Whether the clause itself is marked as rewritten. Clauses that cannot be inside another clause are."""
+        return self.options.get("_name") == REWRITTEN_NAME
+
+    @property
     def is_radial(self) -> bool:
         """Whether this is a radial search: all documents above a minimum score or within a maximum distance match."""
         options = self.options
@@ -282,7 +292,7 @@ class SparseClause(FieldClause):
         tokens = self.options.get("query_tokens")
         if not isinstance(tokens, Mapping) or not tokens:
             return None
-        if not all(isinstance(weight, (int, float)) for weight in tokens.values()):
+        if not all(isinstance(weight, (int, float)) and weight > 0 for weight in tokens.values()):
             return None
         return {token: float(weight) for token, weight in tokens.items()}
 

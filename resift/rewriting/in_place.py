@@ -16,9 +16,10 @@ from typing import Any
 from resift.feedback.field_feedback import MAX_ADDED_TOKENS, evidence_share
 from resift.query.body import Query
 from resift.query.clause_count import MAX_ENGINE_CLAUSES
-from resift.query.dsl import Body
+from resift.query.dsl import REWRITTEN_NAME, Body
 from resift.query.kinds import HYBRID_KIND, JOINING_KINDS
-from resift.query.tree import Clause, FieldClause, SparseClause
+from resift.query.scores import always_scores
+from resift.query.tree import Clause, FieldClause, HybridClause, SparseClause
 from resift.rewriting.clauses import (
     bool_clause,
     constant_score,
@@ -75,7 +76,7 @@ def rewrite_in_place(query: Query, knowledge: Knowledge, options: Options) -> Re
         demoted = []
     if changed is query.root.raw and not demoted and not hidden:
         return _unchanged(query, knowledge, options, notes)
-    body = {**query.body, "query": _named(changed, hidden)}
+    body = {**query.body, "query": _named(query, changed, hidden)}
     if demoted:
         body["rescore"] = rescore_stages(query.body, [demotion_stage(options.window_size, demoted)])
     if rewriter.has_added_words:
@@ -140,23 +141,36 @@ def _without_vectors(clause: Clause) -> Any:
     return clause.replace_scoring_clauses(_without_vectors)
 
 
-def _named(query: Body, hidden: list[Body]) -> Body:
-    """Mark a query as rewritten by Resift, and exclude documents from its hits.
+def _named(query: Query, changed: Body, hidden: list[Body]) -> Body:
+    """Mark a query as rewritten by Resift, and exclude hidden documents from its hits.
 
     The query is wrapped in a ``bool`` clause whose name is the mark. A ``hybrid`` query cannot be wrapped in another
-    query. Therefore its first sub-query is marked, and the documents are excluded from each sub-query.
+    query. Therefore its first sub-query is marked, and hidden documents are excluded from each sub-query. A sub-query
+    with an unknown clause is not wrapped.
+
+    A query for ``ext.mmr`` cannot be wrapped either. The ``_name`` of its only clause is the mark, and the filter of
+    the clause excludes hidden documents already.
 
     Args:
-        query: The query to mark.
-        hidden: Clauses that match the documents to exclude.
+        query: The parsed search body.
+        changed: The changed query.
+        hidden: Clauses that match the hidden documents.
     """
-    hybrid = query.get(HYBRID_KIND)
-    if hybrid is None:
-        return named_bool(must=[query], must_not=hidden)
-    first, *rest = hybrid["queries"]
-    if hidden:
-        rest = [bool_clause(must=[query], must_not=hidden) for query in rest]
-    return {HYBRID_KIND: {**hybrid, "queries": [named_bool(must=[first], must_not=hidden), *rest]}}
+    if query.has_mmr:
+        ((kind, settings),) = changed.items()
+        return {kind: {field: {"_name": REWRITTEN_NAME, **options} for field, options in settings.items()}}
+    hybrid = changed.get(HYBRID_KIND)
+    if not isinstance(query.root, HybridClause) or hybrid is None:
+        return named_bool(must=[changed], must_not=hidden)
+    queries, is_marked = [], False
+    for clause, inner in zip(query.root.queries, hybrid["queries"], strict=True):
+        if clause.has_unknown or (is_marked and not hidden):
+            queries.append(inner)
+        else:
+            wrap = bool_clause if is_marked else named_bool
+            queries.append(wrap(must=[inner], must_not=hidden))
+            is_marked = True
+    return {HYBRID_KIND: {**hybrid, "queries": queries}}
 
 
 class _ClauseRewriter:
@@ -171,7 +185,9 @@ class _ClauseRewriter:
     def __init__(self, query: Query, knowledge: Knowledge, options: Options) -> None:
         self.notes: list[Note] = []
         self.has_added_words = False
-        self._root, self._knowledge, self._hides = query.root, knowledge, options.judged == "hide"
+        self._root, self._knowledge = query.root, knowledge
+        self._hides, self._widens = options.judged == "hide", bool(options.widen)
+        self._has_mmr = query.has_mmr
         relevant = knowledge.judged_here(1)
         irrelevant = knowledge.judged_here(-1) if options.judged == "keep" else []
         not_relevant = [id for id in knowledge.judged if id not in relevant]
@@ -189,15 +205,25 @@ class _ClauseRewriter:
         """Whether clauses can be added to the query without exceeding OpenSearch's limit on the number of clauses."""
         return self._clause_count <= MAX_ENGINE_CLAUSES
 
-    def _text_clauses(self, clause: Clause) -> Iterator[Clause]:
-        """Yield the clauses to which :meth:`_with_words` adds expansion words."""
-        if not clause.ranks_by_meaning:
-            if clause.searched_fields is not None:
-                yield clause
+    def _text_clauses(self, clause: Clause, is_normalised: bool = False) -> Iterator[Clause]:
+        """Yield the clauses to which expansion words are added.
+
+        A ``hybrid`` query leaves out documents with the score 0. Words must not give these documents a score. So they
+        are added to a clause inside if the clause itself does not give a score to each document that it matches.
+
+        Args:
+            clause: The clause.
+            is_normalised: Whether the clause is inside a ``hybrid`` query.
+        """
+        if is_normalised and clause.has_unknown:
+            return
+        is_text = not clause.ranks_by_meaning and clause.searched_fields is not None
+        if is_text and (not is_normalised or always_scores(clause)):
+            yield clause
         elif clause.kind not in JOINING_KINDS:
             for _, parts in clause.scoring_parts():
                 for part in parts:
-                    yield from self._text_clauses(part)
+                    yield from self._text_clauses(part, is_normalised or clause.kind == HYBRID_KIND)
 
     def _added_clause_count(self) -> int:
         """Return the maximum number of clauses that the rewriter adds to the query, not counting expansion words."""
@@ -231,7 +257,7 @@ class _ClauseRewriter:
         # Marks for other queries add only expansion words.
         is_moved = bool(feedback.for_query.evidence)
         return {
-            clause: moved_clause(clause, self._knowledge.own_fields) if is_moved else Moved(clause.raw)
+            clause: moved_clause(clause, self._knowledge.own_fields, self._widens) if is_moved else Moved(clause.raw)
             for clause in self._root.field_clauses()
             if clause.field is not None
         }
@@ -240,13 +266,14 @@ class _ClauseRewriter:
         """Return the whole query with all clauses rewritten.
 
         If a clause was changed, the scores of documents that the user marked irrelevant are reduced as well. A
-        ``hybrid`` query is an exception, because OpenSearch does not allow it inside another query.
+        ``hybrid`` query and a query for ``ext.mmr`` are exceptions, because OpenSearch does not allow them inside another
+        query.
 
         Returns:
             The new query, or the original query if no clause was changed.
         """
         changed: Body = self._changed(self._root)
-        if changed is self._root.raw or self._root.kind == HYBRID_KIND:
+        if changed is self._root.raw or self._root.kind == HYBRID_KIND or self._has_mmr:
             return changed
         return self._with_irrelevant_scaled(changed)
 
@@ -258,7 +285,10 @@ class _ClauseRewriter:
             is_normalised: Whether the clause is inside a ``hybrid`` query, where OpenSearch normalises the scores of
                 each sub-query before it combines them.
         """
-        if clause in self._moves:
+        if is_normalised and clause.has_unknown:
+            self.notes.append(Note(Outcome.UNKNOWN_CLAUSE))
+            return clause.raw
+        if isinstance(clause, FieldClause) and clause.field is not None:
             return self._moved(clause, is_normalised)
         if not clause.ranks_by_meaning:
             return self._with_words(clause, is_normalised)
@@ -276,7 +306,7 @@ class _ClauseRewriter:
             is_normalised: Whether the clause is inside a ``hybrid`` query, where OpenSearch normalises the scores of
                 each sub-query. In this case, relevant documents that match the clause get a higher score.
         """
-        moved = self._moves[clause]
+        moved = self._moves.get(clause, Moved(clause.raw))
         if isinstance(moved, Note):
             self.notes.append(moved)
             moved = Moved(clause.raw)
@@ -291,6 +321,21 @@ class _ClauseRewriter:
         return bool_clause(must=[changed], should=bonuses)
 
     def _with_words(self, clause: Clause, is_normalised: bool) -> Any:
+        """Add expansion words to a text clause, and reduce the scores of irrelevant documents in a ``hybrid`` query.
+
+        Args:
+            clause: The clause. If the clause does not search for a text, it is returned unchanged.
+            is_normalised: Whether the clause is inside a ``hybrid`` query, where OpenSearch normalises the scores of
+                each sub-query.
+        """
+        changed = self._with_added_words(clause, is_normalised)
+        # In normalised lists, irrelevant documents lose score in text clauses only. In a list of vectors, an irrelevant
+        # document would get the smallest score and compress all other scores. If documents are marked relevant, these
+        # rise, and scaling would cost more than it gains.
+        is_scaled = is_normalised and not self._relevant and clause.searched_fields is not None
+        return self._with_irrelevant_scaled(changed) if is_scaled else changed
+
+    def _with_added_words(self, clause: Clause, is_normalised: bool) -> Any:
         """Add expansion words to a text clause, so that documents with these words score higher.
 
         The clause matches the same documents as before. Expansion words do not change the scores of irrelevant
@@ -301,23 +346,18 @@ class _ClauseRewriter:
             is_normalised: Whether the clause is inside a ``hybrid`` query, where OpenSearch normalises the scores of
                 each sub-query. In this case, relevant documents get only a share of the expansion words' score.
         """
-        searched_fields = clause.searched_fields
-        if searched_fields is None:
-            return clause.raw
-        changed: Body = clause.raw
-        # In normalised lists, irrelevant documents lose score in text clauses only. In a list of vectors, an irrelevant
-        # document would get the smallest score and compress all other scores. If documents are marked relevant, these
-        # rise, and scaling would cost more than it gains.
-        if is_normalised and not self._relevant:
-            changed = self._with_irrelevant_scaled(changed)
-        words = self._word_clauses(searched_fields or self._knowledge.fields)
+        if clause not in self._texts:
+            if clause.kind in JOINING_KINDS:
+                return clause.raw
+            return clause.replace_scoring_clauses(lambda inner: self._with_added_words(inner, is_normalised))
+        words = self._word_clauses(clause.searched_fields or self._knowledge.fields)
         if not words:
-            return changed
+            return clause.raw
         self.has_added_words = True
         added = bool_clause(should=words, must_not=self._not_relevant)
         if is_normalised:
             added = scaled(added, self._relevant, self._word_share())
-        return bool_clause(must=[changed], should=[added])
+        return bool_clause(must=[clause.raw], should=[added])
 
     def _word_clauses(self, fields: Sequence[str]) -> list[Body]:
         knowledge = self._knowledge

@@ -8,17 +8,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from resift.arrays import Floats
-from resift.contracts.documents import VectorField
-from resift.feedback.field_feedback import move_tokens
+from resift.contracts.documents import TOKEN_NUMBERS, VectorField
+from resift.feedback.field_feedback import Tokens, move_tokens
 from resift.query.body import Query
 from resift.query.dsl import Body
+from resift.query.kinds import SPARSE_KIND
 from resift.query.tree import FieldClause, ScriptedVectorClause, SparseClause, VectorClause, boost_of
+from resift.rewriting.clauses import bool_clause
 from resift.rewriting.knowledge import FieldKnowledge, Needs, TextToEncode
 from resift.rewriting.outcome import Note, Outcome
 from resift.rewriting.similarity import json_numbers
 
-_VECTOR_TYPES = ("float", "byte")
-_TOKEN_TYPE = "tokens"
+_VECTOR_TYPES = ("float", "half_float", "byte")
+# The smallest weight of a query's own tokens, so that they match the same documents as before.
+_SMALLEST_TOKEN_WEIGHT = 0.0001
 _SMALLEST_BYTE = -128
 _LARGEST_BYTE = 127
 # The number of documents that a ``neural`` clause finds if it states none. A ``knn`` clause must state it.
@@ -66,7 +69,7 @@ def needs_of(query: Query, mapped: Mapping[str, VectorField]) -> Needs:
     return Needs(fields=frozenset(fields), texts=frozenset(texts))
 
 
-def moved_clause(clause: FieldClause, knowledge: FieldKnowledge) -> Moved | Note:
+def moved_clause(clause: FieldClause, knowledge: FieldKnowledge, widens: bool = False) -> Moved | Note:
     """Move the query vector or query tokens of a clause towards the relevant documents of the session.
 
     All other settings of the clause stay the same. A ``neural`` clause becomes a ``knn`` clause, because its text is
@@ -75,6 +78,7 @@ def moved_clause(clause: FieldClause, knowledge: FieldKnowledge) -> Moved | Note
     Args:
         clause: A clause that ranks by the vectors or tokens in a field.
         knowledge: The vectors and tokens of the judged documents, and the encoded query texts.
+        widens: Whether tokens of relevant documents may match further documents.
 
     Returns:
         The moved clause, or a note with the reason why the clause cannot be moved.
@@ -84,15 +88,25 @@ def moved_clause(clause: FieldClause, knowledge: FieldKnowledge) -> Moved | Note
         return Note(Outcome.NOT_MOVED, clause.field)
     if clause.is_radial:
         return Note(Outcome.THRESHOLD)
-    if field.name not in (knowledge.tokens if field.kind == _TOKEN_TYPE else knowledge.vectors):
+    if field.name not in (knowledge.tokens if field.has_tokens else knowledge.vectors):
         return Note(Outcome.NO_VECTORS, clause.field)
     text = _text_to_encode(clause, field)
     start = _own_query(clause) if text is None else knowledge.encoded.get(text)
     if start is None:
-        return Note(Outcome.MODEL_UNAVAILABLE, clause.field)
+        return Note(_encoding_obstacle(clause, field), clause.field)
     if isinstance(clause, SparseClause):
-        return _with_moved_tokens(clause, start, field, knowledge)
+        judged = knowledge.tokens[field.name]
+        moved = move_tokens(start, judged.documents, judged.grades)
+        return Moved(_with_tokens(clause, field, start, moved, widens))
     return _with_moved_vector(clause, start, field, knowledge)
+
+
+def _encoding_obstacle(clause: FieldClause, field: VectorField) -> Outcome:
+    """Return why the query text of a clause has no vector or tokens."""
+    if field.kind == TOKEN_NUMBERS:
+        return Outcome.TOKENS_UNKNOWN
+    is_named = clause.options.get("model_id") or field.model
+    return Outcome.MODEL_UNAVAILABLE if is_named or clause.kind != "neural" else Outcome.MODEL_NOT_NAMED
 
 
 def without_documents(clause: Body, excluded: list[Body]) -> Body:
@@ -124,8 +138,10 @@ def _movable_field(clause: FieldClause, mapped: Mapping[str, VectorField]) -> Ve
         The field, or None if the field is nested, contains binary vectors or is not in ``mapped``.
     """
     field = None if clause.field is None else mapped.get(clause.field)
-    types = (_TOKEN_TYPE,) if isinstance(clause, SparseClause) else _VECTOR_TYPES
-    return field if field is not None and not field.nested and field.kind in types else None
+    if field is None or field.nested:
+        return None
+    is_movable = field.has_tokens if isinstance(clause, SparseClause) else field.kind in _VECTOR_TYPES
+    return field if is_movable else None
 
 
 def _own_query(clause: FieldClause) -> Any:
@@ -149,7 +165,8 @@ def _text_to_encode(clause: FieldClause, field: VectorField) -> TextToEncode | N
     text, analyzer = options.get("query_text"), None
     model = options.get("model_id") or field.model
     if isinstance(clause, SparseClause):
-        if clause.tokens is not None:
+        # An analyzer shows the numbers of tokens only to a query itself.
+        if clause.tokens is not None or field.kind == TOKEN_NUMBERS:
             return None
         analyzer = options.get("analyzer")
         model = options.get("model_id") or (None if analyzer else field.model)
@@ -161,11 +178,32 @@ def _text_to_encode(clause: FieldClause, field: VectorField) -> TextToEncode | N
     return TextToEncode(text, model, analyzer, tokens=isinstance(clause, SparseClause))
 
 
-def _with_moved_tokens(clause: SparseClause, start: Any, field: VectorField, knowledge: FieldKnowledge) -> Moved:
+def _with_tokens(clause: SparseClause, field: VectorField, own: Tokens, moved: Tokens, widens: bool) -> Body:
+    """Return a clause with its query tokens replaced.
+
+    Args:
+        clause: The clause.
+        field: The field of the clause.
+        own: The tokens that the clause searches for.
+        moved: The moved tokens, of which some are tokens of relevant documents.
+        widens: Whether tokens of relevant documents may match further documents.
+
+    Returns:
+        A clause that matches the same documents, unless it widens the search. Tokens of relevant documents only add
+        score.
+    """
     options = {name: value for name, value in clause.options.items() if name not in _SPARSE_ENCODING_OPTIONS}
-    judged = knowledge.tokens[field.name]
-    tokens = move_tokens(start, judged.documents, judged.grades)
-    return Moved({"neural_sparse": {field.name: {**options, "query_tokens": tokens}}})
+    weights = {token: moved.get(token, min(weight, _SMALLEST_TOKEN_WEIGHT)) for token, weight in own.items()}
+    if widens:
+        return {SPARSE_KIND: {field.name: {**options, "query_tokens": {**moved, **weights}}}}
+    required = {SPARSE_KIND: {field.name: {**options, "query_tokens": weights}}}
+    if field.kind == TOKEN_NUMBERS:  # approximate search uses only the heaviest tokens, so weights decide what it finds
+        required = clause.raw
+    added = {token: weight for token, weight in moved.items() if token not in own}
+    if not added:
+        return required
+    unnamed = {name: value for name, value in options.items() if name != "_name"}
+    return bool_clause(must=[required], should=[{SPARSE_KIND: {field.name: {**unnamed, "query_tokens": added}}}])
 
 
 def _with_moved_vector(clause: FieldClause, start: Any, field: VectorField, knowledge: FieldKnowledge) -> Moved | Note:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from resift.query.body import Query
+from resift.query.kinds import VECTOR_KINDS
+from resift.query.tree import HybridClause
 from resift.rewriting.knowledge import Knowledge
 from resift.rewriting.outcome import Outcome
 
@@ -19,8 +21,9 @@ def rewrite_obstacle(query: Query, knowledge: Knowledge, in_place: bool) -> Outc
     body = query.body
     if not in_place and not knowledge.text and knowledge.feedback is None and not knowledge.judged:
         return Outcome.NO_TEXT
-    if query.is_malformed:
-        return Outcome.MALFORMED
+    fixed = _fixed_form(query)
+    if fixed is not None:
+        return fixed
     if body.get("size", 10) == 0:
         return Outcome.NO_HITS
     if not in_place and "slice" in body and "pit" not in body:
@@ -30,11 +33,25 @@ def rewrite_obstacle(query: Query, knowledge: Knowledge, in_place: bool) -> Outc
     return Outcome.ALREADY_REWRITTEN if query.is_rewritten else None
 
 
+def _fixed_form(query: Query) -> Outcome | None:
+    """Return why neither the query nor its clauses can be put inside another clause, or None if they can be."""
+    root = query.root
+    if query.is_malformed:
+        return Outcome.MALFORMED
+    if all(clause.has_unknown for clause in (root.queries if isinstance(root, HybridClause) else [root])):
+        return Outcome.UNKNOWN_CLAUSE
+    if query.has_inner_hybrid:
+        return Outcome.INNER_HYBRID
+    return Outcome.MMR if query.has_mmr and root.kind not in VECTOR_KINDS else None
+
+
 def rescore_obstacle(query: Query) -> Outcome | None:
     """Return the reason why OpenSearch cannot rescore a search, or None if it can.
 
     For example, OpenSearch does not rescore a search that is sorted by a field.
     """
+    if query.has_mmr:
+        return Outcome.MMR
     if "collapse" in query.body:
         return Outcome.COLLAPSED
     if "search_after" in query.body:

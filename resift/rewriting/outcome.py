@@ -29,6 +29,10 @@ class Outcome(Enum):
     NO_QUERY = "no_query", "there is no query"
     NO_HITS = "no_hits", "no hits are requested"
     MALFORMED = "malformed_query", "the query is malformed"
+    # OpenSearch would refuse or misread these queries inside another clause.
+    UNKNOWN_CLAUSE = "unknown_clause", "a clause is malformed or of an unknown kind"
+    INNER_HYBRID = "inner_hybrid", "`hybrid` is inside another clause"
+    MMR = "mmr", "`ext.mmr` works only with a `knn` or `neural` clause that nothing is added to"
     SLICED = "sliced_scroll", "OpenSearch does not rescore a scroll"
     # By the service, if the index has Resift's search pipeline as its default.
     ALREADY_REWRITTEN = "already_rewritten", "the query is rewritten already"
@@ -43,10 +47,12 @@ class Outcome(Enum):
     NOT_MOVED = "vectors_not_moved", "the vectors of {!r} are nested, binary, or not in the mapping"
     NO_VECTORS = "no_vectors", "no marked document has a value in {!r}"
     OTHER_DIMENSION = "other_dimension", "the query vector has another dimension than the vectors of {!r}"
+    MODEL_NOT_NAMED = "model_not_named", "neither the search nor the mapping names the model of {!r}"
+    TOKENS_UNKNOWN = "tokens_unknown", "OpenSearch does not tell the token numbers of a query text for {!r}"
     MODEL_UNAVAILABLE = "model_unavailable", "the model could not encode the query for {!r}"
     TOO_MANY_CLAUSES = "too_many_clauses", "the query has almost as many clauses as OpenSearch allows"
     # Another part of the search could not be rewritten.
-    NOT_DEMOTED = "not_demoted", "judged documents cannot be demoted in combined lists"
+    NOT_DEMOTED = "not_demoted", "OpenSearch cannot demote judged documents in this search"
     MARKS_GONE = "marks_gone", "marked documents that no longer exist: {}"
     FAILED = "failed", "failed: {}"
 

@@ -66,7 +66,7 @@ def _takes_words(query: Query, knowledge: Knowledge, options: Options) -> bool:
 def named_query(query: Query) -> Body:
     """Return the query of a search body, marked as rewritten by Resift but otherwise unchanged.
 
-    The query is wrapped in a ``bool`` clause whose name is the mark. A ``hybrid`` query is returned without the mark,
-    because OpenSearch does not allow it inside another query.
+    The query is wrapped in a ``bool`` clause whose name is the mark. A query that OpenSearch does not allow inside
+    another query, such as ``hybrid``, is returned without the mark.
     """
-    return query.root.raw if "hybrid" in query.root.raw else named_bool(must=[query.root.raw])
+    return query.root.raw if query.must_stay_bare else named_bool(must=[query.root.raw])

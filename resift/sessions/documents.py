@@ -147,7 +147,7 @@ class FieldLoader:
             values = self._values(judged, field, headers)
             if not values:
                 continue
-            if field.kind == "tokens":
+            if field.has_tokens:
                 grades = feedback.grades[list(values)].tolist()
                 tokens[field.name] = JudgedTokens(documents=list(values.values()), grades=grades)
             else:
@@ -203,7 +203,7 @@ class FieldLoader:
             The vector or tokens of each document, by document id. The value is empty for a document that has none.
         """
         values: Mapping[str, Any]
-        if field.kind == "tokens":
+        if field.has_tokens:
             values = self._fetch_tokens(index, ids, field.name, headers)
         else:
             values = self._engine.field_vectors(index, ids, field.name, headers)

@@ -223,8 +223,10 @@ def document(number: int, random: np.random.Generator) -> Body:
         "tag": f"t{number % 3}",
         "n": number,
         "day": f"2025-01-{number % 28 + 1:02}",
-        "parts": [{"text": word} for word in words[:2]],
+        "parts": [{"text": word, "vector": vector.tolist()} for word in words[:2]],
         "vector": vector.tolist(),
+        "cosine": vector.tolist(),
+        "bytes": np.rint(50 * vector).astype(int).tolist(),
         "tokens": {word: float(weight) for word, weight in zip(words, random.uniform(0.1, 3, 8), strict=True)},
         **attributes,
     }
@@ -237,18 +239,22 @@ def sparse_document(number: int, random: np.random.Generator) -> Body:
     return {"title": " ".join(words[:2]), "text": " ".join(words[2:]), "n": number, "sparse": tokens}
 
 
+def vectors(space: str, **options: Any) -> Body:
+    """Return the mapping of a field with vectors and an HNSW index."""
+    method = {"name": "hnsw", "engine": "lucene", "space_type": space}
+    return {"type": "knn_vector", "dimension": DIMENSION, "method": method, **options}
+
+
 MAPPING: Body = {
     "title": {"type": "text"},
     "text": {"type": "text"},
     "tag": {"type": "keyword"},
     "n": {"type": "integer"},
     "day": {"type": "date"},
-    "parts": {"type": "nested", "properties": {"text": {"type": "text"}}},
-    "vector": {
-        "type": "knn_vector",
-        "dimension": DIMENSION,
-        "method": {"name": "hnsw", "engine": "lucene", "space_type": "l2"},
-    },
+    "parts": {"type": "nested", "properties": {"text": {"type": "text"}, "vector": vectors("l2")}},
+    "vector": vectors("l2"),
+    "cosine": vectors("cosinesimil"),
+    "bytes": vectors("l2", data_type="byte"),
     "tokens": {"type": "rank_features"},
     **{f"attr_{at:02}": {"type": "text"} for at in range(ATTRIBUTES)},
 }

@@ -187,18 +187,12 @@ class ThreeWays:
 
     def _in_session(self, search: Search, plain: Answer, session: str, counts: Counter[str]) -> list[Difference]:
         """Return the differences of the search in a session, of the parts that a session must not change."""
-        ext = search.body.get("ext", {})
-        if not isinstance(ext, dict):  # OpenSearch refuses the search anyway
+        if not isinstance(search.body.get("ext", {}), dict):  # OpenSearch refuses the search anyway
             return []
-        asked = {**search.body, "ext": {**ext, "ml_inference": {"session": session}}}
-        failure, body, outcome = self._rewrite(search, asked)
+        failure, body, outcome = self._rewrite_in(session, search)
         counts[f"{IN_SESSION}: {outcome}"] += 1
         if failure is not None:
             return _refused(plain, failure)
-        # a cluster may lack the plugin that reads our options
-        body = {name: value for name, value in body.items() if name != "ext"}
-        if "ext" in search.body:
-            body["ext"] = ext
         found = differences(plain, self.send(search, body), search.body)
         if search.is_moved and body == search.body:
             found.append(Difference("body", "body: the session does not change it"))
@@ -207,6 +201,32 @@ class ThreeWays:
         if search.fixed and value_at(search.body, search.fixed) != value_at(body, search.fixed):
             found.append(Difference("body", f"body: {search.fixed} changes in {json.dumps(body)[:_SHOWN]}"))
         return found
+
+    def rewritten(self, search: Search, plain: Answer, **options: Any) -> tuple[Json, str]:
+        """Have the service rewrite a search in a session with marks.
+
+        Args:
+            search: The search.
+            plain: The answer without Resift, whose hits are marked.
+            **options: Options of ``ext.ml_inference``.
+
+        Returns:
+            The rewritten body and the outcome.
+        """
+        session, refused = self._session(search, plain)
+        assert not refused
+        failure, body, outcome = self._rewrite_in(session, search, **options)
+        assert failure is None, failure
+        return body, outcome
+
+    def _rewrite_in(self, session: str, search: Search, **options: Any) -> tuple[Answer | None, Json, str]:
+        """Have the service rewrite the body of a search in a session, and remove Resift's options from the result."""
+        ext = search.body.get("ext", {})
+        asked = {**search.body, "ext": {**ext, "ml_inference": {"session": session, **options}}}
+        failure, body, outcome = self._rewrite(search, asked)
+        # a cluster may lack the plugin that reads our options
+        body = {name: value for name, value in body.items() if name != "ext"}
+        return failure, {**body, "ext": ext} if "ext" in search.body else body, outcome
 
     def _rewrite(self, search: Search, body: Json) -> tuple[Answer | None, Json, str]:
         """Have the service rewrite a body.

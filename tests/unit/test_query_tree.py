@@ -278,7 +278,7 @@ def test_radial_clauses(option: str) -> None:
         assert clause.is_radial
 
 
-@pytest.mark.parametrize("tokens", [None, {}, [], {"fire": "much"}, "fire"])
+@pytest.mark.parametrize("tokens", [None, {}, [], {"fire": "much"}, {"fire": 0}, {"fire": 1, "army": -1}, "fire"])
 def test_invalid_tokens_are_ignored(tokens: Any) -> None:
     clause = clause_of({"neural_sparse": {"tokens": {"query_tokens": tokens}}})
     assert isinstance(clause, SparseClause)
@@ -288,11 +288,14 @@ def test_invalid_tokens_are_ignored(tokens: Any) -> None:
 # ---- texts and fields
 
 
-def test_the_text_of_a_filter_counts_without_other_texts() -> None:
+def test_the_text_of_a_condition_is_not_the_text_of_the_query() -> None:
     assert text_of(clause_of({"bool": {"filter": [OTHER], "should": [MATCH], "must_not": [OTHER]}})) == "bush fire"
-    assert text_of(clause_of({"bool": {"filter": [OTHER], "must_not": [MATCH]}})) == "army"
+    assert text_of(clause_of({"bool": {"filter": [OTHER], "must_not": [MATCH]}})) == ""
+    assert text_of(clause_of({"knn": {"v": {"vector": [0.5] * 9, "filter": MATCH}}})) == ""
+    assert text_of(clause_of({"hybrid": {"queries": [KNN], "filter": MATCH}})) == ""
     assert text_of(clause_of({"boosting": {"negative": OTHER, "positive": MATCH}})) == "bush fire"
     assert text_of(clause_of({"function_score": {"functions": [{"filter": OTHER}], "query": MATCH}})) == "bush fire"
+    assert text_of(clause_of({"constant_score": {"filter": MATCH}})) == "bush fire"
 
 
 def test_the_text_in_unknown_and_malformed_clauses_is_read() -> None:
@@ -300,7 +303,6 @@ def test_the_text_in_unknown_and_malformed_clauses_is_read() -> None:
     assert text_of(clause_of({"intervals": {"text": {"match": {"query": "fire army"}}}})) == "fire army"
     assert text_of(clause_of({**TERM, **MATCH})) == "bush fire"
     assert text_of(clause_of([3, [MATCH]])) == "bush fire"
-    assert text_of(clause_of({"knn": {"v": {"vector": [0.5] * 9, "filter": MATCH}}})) == "bush fire"
 
 
 def test_the_text_that_a_model_encodes() -> None:
@@ -321,7 +323,20 @@ def test_searched_fields() -> None:
     assert nested[0].path == "parts"
 
 
+def test_queries_that_cannot_be_inside_another_clause() -> None:
+    hybrid: dict[str, Any] = {"hybrid": {"queries": [MATCH, KNN]}}
+    for query in (hybrid, {"bool": {"must": [hybrid]}}, UNKNOWN, {"bool": {"must": [MATCH], "filter": [UNKNOWN]}}):
+        assert parse({"query": query}).must_stay_bare
+    for query in (KNN, {"bool": {"must": [MATCH, KNN]}}):
+        assert not parse({"query": query}).must_stay_bare
+        assert parse({"query": query, "ext": {"mmr": {"diversity": 0.5}}}).must_stay_bare
+    assert parse({"query": {"bool": {"must": [hybrid]}}}).has_inner_hybrid
+    assert not parse({"query": hybrid}).has_inner_hybrid
+
+
 def test_rewritten_queries_are_recognised() -> None:
+    assert clause_of({"knn": {"v": {"vector": [1.0], "k": 1, "_name": REWRITTEN_NAME}}}).is_rewritten
+    assert not clause_of({"knn": {"v": {"vector": [1.0], "k": 1, "_name": "mine"}}}).is_rewritten
     assert clause_of(NAMED).is_rewritten
     assert clause_of({"hybrid": {"queries": [NAMED, KNN]}}).is_rewritten
     assert not clause_of({"bool": {"must": [NAMED]}}).is_rewritten

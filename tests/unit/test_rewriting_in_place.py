@@ -194,13 +194,50 @@ def test_the_vector_of_a_script_score_is_moved() -> None:
 
 def test_tokens_of_relevant_documents_are_added() -> None:
     query = {"neural_sparse": {"tokens": {"query_tokens": {"fire": 1.0}, "boost": 2.0}}}
-    clause = clause_of(rewritten(query))
-    asked = clause["neural_sparse"]["tokens"]
-    assert asked["boost"] == 2.0
-    assert set(asked["query_tokens"]) == {"fire", "bush"}
-    assert sum(weight**2 for weight in asked["query_tokens"].values()) == pytest.approx(1, abs=1e-3)
-    by_text = {"neural_sparse": {"tokens": {"query_text": "fire", "model_id": "m2"}}}
-    assert clause_of(rewritten(by_text))["neural_sparse"]["tokens"] == {"query_tokens": asked["query_tokens"]}
+    own, added = clause_of(rewritten(query))["bool"].values()
+    (required,), (optional,) = own, added
+    assert required["neural_sparse"]["tokens"]["boost"] == optional["neural_sparse"]["tokens"]["boost"] == 2.0
+    tokens = required["neural_sparse"]["tokens"]["query_tokens"], optional["neural_sparse"]["tokens"]["query_tokens"]
+    assert [list(weights) for weights in tokens] == [["fire"], ["bush"]]
+    assert sum(weight**2 for weights in tokens for weight in weights.values()) == pytest.approx(1, abs=1e-3)
+    by_text = {"neural_sparse": {"tokens": {"query_text": "fire", "model_id": "m2", "_name": "mine"}}}
+    assert clause_of(rewritten(by_text)) == {
+        "bool": {
+            "must": [{"neural_sparse": {"tokens": {"query_tokens": tokens[0], "_name": "mine"}}}],
+            "should": [{"neural_sparse": {"tokens": {"query_tokens": tokens[1]}}}],
+        }
+    }
+
+
+def test_a_query_s_own_tokens_keep_matching() -> None:
+    query = {"neural_sparse": {"tokens": {"query_tokens": {"fire": 1.0, "army": 0.01}}}}
+    irrelevant = JudgedTokens([{"army": 5.0}, {"army": 3.0}], [-1.0, -1.0])
+    knowledge = replace(SESSION, own_fields=replace(KNOWN, tokens={"tokens": irrelevant}))
+    weights = clause_of(rewritten(query, knowledge))["neural_sparse"]["tokens"]["query_tokens"]
+    assert weights["fire"] > 0.9
+    assert weights["army"] == 0.0001
+
+
+def test_a_widened_search_finds_documents_by_further_tokens() -> None:
+    query = {"neural_sparse": {"tokens": {"query_tokens": {"fire": 1.0}}}}
+    clause = clause_of(rewritten(query, widen=True))
+    assert set(clause["neural_sparse"]["tokens"]["query_tokens"]) == {"fire", "bush"}
+
+
+def test_tokens_that_are_numbers_only_add_score() -> None:
+    field = VectorField("tokens", "token_numbers")
+    judged = JudgedTokens([{"1": 1.0, "7": 2.0}, {"1": 1.0, "3": 2.0}], [1.0, -1.0])
+    knowledge = replace(SESSION, own_fields=replace(KNOWN, mapped={"tokens": field}, tokens={"tokens": judged}))
+    query = {"neural_sparse": {"tokens": {"query_tokens": {"1": 1.0}, "method_parameters": {"k": 9}}}}
+    clause = clause_of(rewritten(query, knowledge))
+    assert clause["bool"]["must"] == [query]
+    (optional,) = clause["bool"]["should"]
+    assert optional["neural_sparse"]["tokens"]["method_parameters"] == {"k": 9}
+    assert list(optional["neural_sparse"]["tokens"]["query_tokens"]) == ["7"]
+    by_text = {"neural_sparse": {"tokens": {"query_text": "fire", "analyzer": "bert-uncased"}}}
+    left = rewritten(by_text, knowledge)
+    assert (left.body["query"], left.outcome) == (by_text, Outcome.TOKENS_UNKNOWN)
+    assert needs_of(parse({"query": by_text}), {"tokens": field}).texts == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -217,6 +254,7 @@ def test_tokens_of_relevant_documents_are_added() -> None:
         ({"neural": {"v": {"query_text": "fire", "model_id": "gone"}}}, Outcome.MODEL_UNAVAILABLE),
         ({"neural": {"v": {"query_text": "fire", "query_image": "…", "model_id": "m1"}}}, Outcome.MODEL_UNAVAILABLE),
         ({"neural_sparse": {"tokens": {"query_text": "fire"}}}, Outcome.MODEL_UNAVAILABLE),
+        ({"neural": {"v": {"query_text": "fire"}}}, Outcome.MODEL_NOT_NAMED),
         ({"neural_sparse": {"v": {"query_tokens": {"fire": 1}}}}, Outcome.NOT_MOVED),
     ],
 )
@@ -259,6 +297,109 @@ def test_marks_for_another_query_add_words_but_move_no_vectors() -> None:
 def test_marks_of_deleted_documents_are_reported() -> None:
     found = rewritten(KNN, replace(SESSION, missing_documents=1))
     assert (found.outcome, found.reason) == (Outcome.MARKS_GONE, "marked documents that no longer exist: 1")
+
+
+MMR = {"ext": {"mmr": {"diversity": 0.5}}}
+AGENTIC = {"agentic": {"query_text": "fire in the forest"}}
+
+
+def test_a_clause_for_maximal_marginal_relevance_stays_at_the_top() -> None:
+    found = rewritten(KNN, body=MMR)
+    clause = found.body["query"]["knn"]["v"]
+    assert (found.outcome, found.body["ext"]) == (Outcome.REWRITTEN, MMR["ext"])
+    assert {**clause, "vector": QUERY} == KNN["knn"]["v"]
+    assert clause["vector"] != QUERY
+    hidden = rewritten(KNN, body=MMR, judged="hide").body["query"]["knn"]["v"]
+    assert hidden["filter"]["bool"]["must_not"] == [{"ids": {"values": ["good", "bad"]}}]
+    demoted = rewritten(KNN, body=MMR, judged="demote")
+    assert ("rescore" in demoted.body, demoted.outcome) == (False, Outcome.NOT_DEMOTED)
+
+
+def test_a_clause_for_maximal_marginal_relevance_is_rewritten_once() -> None:
+    unnamed = {"neural": {"v": {"query_text": "fire", "model_id": "m1", "k": 3}}}
+    body = rewritten(unnamed, body=MMR).body
+    assert body["query"]["knn"]["v"]["_name"] == REWRITTEN_NAME
+    again = rewritten(body["query"], body=MMR)
+    assert (again.outcome, again.body) == (Outcome.ALREADY_REWRITTEN, body)
+
+
+@pytest.mark.parametrize("query", [TEXT, {"bool": {"must": [KNN]}}, {"hybrid": {"queries": [TEXT, KNN]}}])
+@pytest.mark.parametrize("judged", ["keep", "demote", "hide"])
+def test_other_queries_with_maximal_marginal_relevance_are_left_alone(query: dict[str, Any], judged: str) -> None:
+    found = rewritten(query, body=MMR, judged=judged)
+    assert (found.outcome, found.body) == (Outcome.MMR, {"query": query, **MMR})
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        AGENTIC,
+        {"bool": {"must": [TEXT], "should": [AGENTIC]}},
+        {"bool": {"must": [KNN], "filter": [{"plugin": {}}]}},
+        {"function_score": {"query": AGENTIC}},
+        {"hybrid": {"queries": [AGENTIC, {"bool": {"must": [TEXT, "malformed"]}}]}},
+    ],
+)
+@pytest.mark.parametrize("judged", ["keep", "demote", "hide"])
+def test_a_query_with_an_unknown_clause_is_left_alone(query: dict[str, Any], judged: str) -> None:
+    found = rewritten(query, judged=judged)
+    assert (found.outcome, found.is_changed, found.body) == (Outcome.UNKNOWN_CLAUSE, False, {"query": query})
+
+
+@pytest.mark.parametrize("judged", ["keep", "hide"])
+def test_an_unknown_clause_in_a_hybrid_query_stays_beside_the_others(judged: str) -> None:
+    found = rewritten({"hybrid": {"queries": [AGENTIC, TEXT]}}, judged=judged)
+    assert (found.outcome, found.is_changed) == (Outcome.UNKNOWN_CLAUSE, True)
+    unknown, text = queries_of(found)
+    assert unknown == AGENTIC
+    assert text["bool"]["filter"] == [NAMED]
+
+
+@pytest.mark.parametrize("judged", ["keep", "demote", "hide"])
+def test_a_hybrid_query_inside_another_clause_is_left_alone(judged: str) -> None:
+    query = {"bool": {"must": [{"hybrid": {"queries": [TEXT, KNN]}}]}}
+    found = rewritten(query, judged=judged)
+    assert (found.outcome, found.body) == (Outcome.INNER_HYBRID, {"query": query})
+
+
+CONDITION = {"term": {"n": 1}}
+
+
+@pytest.mark.parametrize(
+    ("query", "text_at"),
+    [
+        ({"bool": {"filter": [CONDITION], "should": [TEXT]}}, ["bool", "should", 0]),
+        ({"bool": {"must": [{"term": {"n": {"value": 1, "boost": 0}}}], "should": [TEXT]}}, ["bool", "should", 0]),
+        (
+            {"function_score": {"query": TEXT, "functions": [{"filter": CONDITION, "weight": 0}]}},
+            ["function_score", "query"],
+        ),
+        ({"dis_max": {"queries": [TEXT, {"bool": {"filter": [CONDITION]}}]}}, ["dis_max", "queries", 0]),
+    ],
+)
+def test_words_give_no_score_to_documents_that_a_hybrid_query_leaves_out(query: Any, text_at: list[Any]) -> None:
+    (list_of_text, _) = queries_of(rewritten({"hybrid": {"queries": [query, KNN]}}))
+    (inner,) = list_of_text["bool"]["must"]
+    for step in text_at:
+        inner = inner[step]
+    assert inner["bool"]["must"] == [TEXT]
+    assert "word1" in json.dumps(inner["bool"]["should"])
+    # without normalisation, documents with the score 0 are hits as well
+    mixed = clause_of(rewritten({"bool": {"must": [query, KNN]}}))
+    assert mixed["bool"]["must"][0]["bool"]["must"] == [query]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"nested": {"path": "parts", "query": {"match": {"parts.text": "fire"}}, "score_mode": "none"}},
+        {"match": {"title": {"query": "bush fire", "boost": 0}}},
+        {"simple_query_string": {"query": "fire | -army", "fields": ["title"]}},
+    ],
+)
+def test_a_text_clause_without_scores_is_left_alone_in_a_hybrid_query(query: dict[str, Any]) -> None:
+    (text, _) = queries_of(rewritten({"hybrid": {"queries": [query, KNN]}}))
+    assert text == {"bool": {"must": [query], "filter": [NAMED]}}
 
 
 @pytest.mark.parametrize("query", [KNN, {"hybrid": {"queries": [TEXT, KNN]}}, {"bool": {"should": [TEXT, KNN]}}])
@@ -462,7 +603,9 @@ def without_additions(clause: Any) -> Any:
     inner = clause.get("bool")
     if isinstance(inner, dict) and set(inner) <= {"must", "should", "filter"} and len(inner.get("must", [])) == 1:
         added = json.dumps(inner.get("should", []))
-        is_ours = inner.get("filter") == [NAMED] or '"lenient"' in added or '"constant_score"' in added
+        is_ours = inner.get("filter") == [NAMED] or any(
+            name in added for name in ('"lenient"', '"constant_score"', '"bush"')
+        )
         if is_ours and inner.get("filter") in (None, [NAMED]):
             return without_additions(inner["must"][0])
     sinking = clause.get("function_score", {})

@@ -6,7 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from resift.contracts.documents import COMPOUND_JOINTS, ELISIONS, LANGUAGES, IndexInfo, ModelDescription, VectorField
+from resift.contracts.documents import (
+    COMPOUND_JOINTS,
+    ELISIONS,
+    LANGUAGES,
+    TOKEN_NUMBERS,
+    IndexInfo,
+    ModelDescription,
+    VectorField,
+)
 from resift.query.dsl import GUARD_FIELD, VECTOR_FIELD, is_ours
 
 # Analyzers of the indices that Resift creates. They equal OpenSearch's analyzers english and standard, except that
@@ -32,7 +40,7 @@ ANALYSIS: dict[str, Any] = {
 }
 SETTINGS: dict[str, Any] = {"index.knn": True, "analysis": ANALYSIS}
 _EXACT = ("keyword", "boolean", "byte", "short", "integer", "long")
-_TOKENS = ("rank_features", "sparse_vector")
+_TOKENS = {"rank_features": "tokens", "sparse_vector": TOKEN_NUMBERS}
 # The mapping of GUARD_FIELD: accepts any value, and does not index it.
 GUARD_MAPPING = {"type": "object", "enabled": False}
 # The key in ``_meta`` for settings of searches. It is separate from the key "resift" because attaching and detaching
@@ -173,10 +181,12 @@ def vector_fields(mapping: dict[str, Any], path: str = "", nested: bool = False)
             numbers = field.get("data_type", "float").lower()
             yield name, VectorField(name, numbers, field.get("dimension"), nested, space=space)
         elif kind in _TOKENS:
-            yield name, VectorField(name, "tokens", nested=nested)
+            yield name, VectorField(name, _TOKENS[kind], nested=nested)
         elif kind == "semantic":
             inner = field.get("semantic_info_field_name", f"{key}_semantic_info")
-            model = field.get("search_model_id", field.get("model_id"))
+            # With ``model_selection``, OpenSearch chooses a model for each text.
+            named_model = field.get("search_model_id", field.get("model_id"))
+            model = None if "model_selection" in field else named_model
             # If the text is chunked, every chunk has a vector, in a nested object.
             for _, vector_field in vector_fields(fields.get(inner, {}), f"{path}{inner}.", nested):
                 yield name, replace(vector_field, model=model)

@@ -1,0 +1,78 @@
+"""Which clauses give a score above 0 to each document that they match.
+
+A ``hybrid`` query leaves out documents whose score is 0 in all of its queries. A clause that adds score to such a
+document would add the document to the hits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from resift.query.text import text_of
+from resift.query.tree import Clause, boost_of
+
+# Negations in a query string: for simple_query_string anywhere, for query_string at the beginning of a group. They
+# match all other documents with the score 0. Elsewhere in a query_string, they only exclude documents.
+_NEGATIONS: Mapping[str, re.Pattern[str]] = {
+    "simple_query_string": re.compile(r"(?<![^\s(|+])-"),
+    "query_string": re.compile(r"\(\s*(?:[-!]|NOT\b)"),
+}
+
+
+def always_scores(clause: Clause) -> bool:
+    """Return whether each document that a clause matches gets a score above 0.
+
+    False also for clauses for which this is unknown, such as those with a function or a script.
+
+    Args:
+        clause: The clause.
+
+    >>> from resift.query.tree import parse_clause
+    >>> text, condition = {"match": {"title": "fire"}}, {"term": {"n": 1}}
+    >>> always_scores(parse_clause({"bool": {"must": [text], "filter": [condition]}}))
+    True
+    >>> always_scores(parse_clause({"bool": {"should": [text], "filter": [condition]}}))
+    False
+    """
+    settings = clause.settings
+    options = next(iter(settings.values()), None) if len(settings) == 1 else None
+    if boost_of(settings) == 0 or (isinstance(options, Mapping) and boost_of(options) == 0):
+        return False
+    check = _CHECKS.get(clause.kind or "")
+    return clause.kind is not None if check is None else check(clause)
+
+
+def _bool_scores(clause: Clause) -> bool:
+    parts = clause.parts
+    if any(map(always_scores, parts.get("must", ()))):
+        return True
+    may_match_without_should = parts.get("must") or parts.get("filter") or "minimum_should_match" in clause.settings
+    return not may_match_without_should and _all_score(clause, "should")
+
+
+def _all_score(clause: Clause, part: str) -> bool:
+    inner = clause.parts.get(part, ())
+    return bool(inner) and all(map(always_scores, inner))
+
+
+def _query_string_scores(clause: Clause) -> bool:
+    text: Any = clause.settings.get("query")
+    if not isinstance(text, str) or "^0" in text:
+        return False
+    return bool(text_of(clause)) and not _NEGATIONS[clause.kind or ""].search(text)
+
+
+_CHECKS: Mapping[str, Callable[[Clause], bool]] = {
+    "bool": _bool_scores,
+    "dis_max": lambda clause: _all_score(clause, "queries"),
+    "boosting": lambda clause: _all_score(clause, "positive"),
+    "nested": lambda clause: clause.settings.get("score_mode") != "none" and _all_score(clause, "query"),
+    "has_child": lambda clause: clause.settings.get("score_mode", "none") != "none" and _all_score(clause, "query"),
+    "has_parent": lambda clause: clause.settings.get("score") is True and _all_score(clause, "query"),
+    "function_score": lambda _: False,
+    "script_score": lambda _: False,
+    "query_string": _query_string_scores,
+    "simple_query_string": _query_string_scores,
+}
