@@ -34,6 +34,8 @@ MAPPED = {
     "parts.v": VectorField("parts.v", dim=4, nested=True),
     "said": VectorField("said_semantic_info.embedding", dim=4, model="m1"),
     "tokens": VectorField("tokens", "tokens"),
+    "halves": VectorField("halves", "half_float", 4),
+    "selected": VectorField("selected_semantic_info.embedding", dim=4),
 }
 QUERY = [1.0, 0.0, 0.0, 0.0]
 MARKED = np.array([[0.9, 0.9, 0, 0], [0.8, -0.7, 0, 0]], np.float32)
@@ -47,7 +49,9 @@ DOCUMENTS = [
 ]
 KNOWN = FieldKnowledge(
     mapped=MAPPED,
-    vectors=dict.fromkeys(("v", "bytes", "said_semantic_info.embedding"), OWN),
+    vectors=dict.fromkeys(
+        ("v", "bytes", "halves", "said_semantic_info.embedding", "selected_semantic_info.embedding"), OWN
+    ),
     tokens={"tokens": JudgedTokens([{"fire": 1.0, "bush": 2.0}, {"fire": 1.0, "army": 2.0}], [1.0, -1.0])},
     encoded={
         TextToEncode("fire", "m1"): np.array(QUERY, np.float32),
@@ -136,6 +140,11 @@ def test_a_query_vector_moves_by_how_well_vectors_separate_documents() -> None:
     same = FieldFeedback(everywhere, OWN.lengths)
     assert same.distinction(np.array(QUERY)) == 0
     assert same.move_query(np.array(QUERY), 0) == pytest.approx(QUERY)
+
+
+def test_half_floats_move_as_floats_do() -> None:
+    moved = clause_of(rewritten({"knn": {"v": {"vector": QUERY, "k": 3}}}))["knn"]["v"]
+    assert clause_of(rewritten({"knn": {"halves": {"vector": QUERY, "k": 3}}})) == {"knn": {"halves": moved}}
 
 
 @pytest.mark.parametrize("space", ["cosinesimil", "l2", "innerproduct"])
@@ -255,6 +264,7 @@ def test_tokens_that_are_numbers_only_add_score() -> None:
         ({"neural": {"v": {"query_text": "fire", "query_image": "…", "model_id": "m1"}}}, Outcome.MODEL_UNAVAILABLE),
         ({"neural_sparse": {"tokens": {"query_text": "fire"}}}, Outcome.MODEL_UNAVAILABLE),
         ({"neural": {"v": {"query_text": "fire"}}}, Outcome.MODEL_NOT_NAMED),
+        ({"neural": {"selected": {"query_text": "fire"}}}, Outcome.MODEL_NOT_NAMED),
         ({"neural_sparse": {"v": {"query_tokens": {"fire": 1}}}}, Outcome.NOT_MOVED),
     ],
 )

@@ -21,7 +21,9 @@ def test_vector_fields_are_found_at_any_depth_of_a_mapping() -> None:
         numbers={"type": "float"},
         meta={"properties": {"v": KNN}},
         parts={"type": "nested", "properties": {"inner": {"properties": {"v": KNN}}}},
+        halves={"type": "knn_vector", "dimension": 3, "data_type": "half_float"},
         tokens={"type": "rank_features"},
+        sparse={"type": "sparse_vector", "method": {"name": "seismic"}},
         trained={"type": "knn_vector", "model_id": "m"},
     )
     assert found == {
@@ -29,7 +31,9 @@ def test_vector_fields_are_found_at_any_depth_of_a_mapping() -> None:
         "bits": VectorField("bits", "binary", 16),
         "meta.v": VectorField("meta.v", dim=3, space="innerproduct"),
         "parts.inner.v": VectorField("parts.inner.v", dim=3, nested=True, space="innerproduct"),
+        "halves": VectorField("halves", "half_float", 3),
         "tokens": VectorField("tokens", "tokens"),
+        "sparse": VectorField("sparse", "token_numbers"),
         "trained": VectorField("trained"),
     }
 
@@ -40,6 +44,8 @@ def test_a_semantic_field_has_its_vectors_beside_it_and_names_their_model() -> N
     where = "said_semantic_info.embedding"
     assert found["said"] == VectorField(where, dim=3, model="s", space="innerproduct")
     assert found[where] == VectorField(where, dim=3, space="innerproduct")
+    selected = {"type": "semantic", "model_id": "m", "model_selection": {"strategy": "language"}}
+    assert fields_of(said=selected, said_semantic_info=info)["said"].model is None
     chunks = {"properties": {"chunks": {"type": "nested", "properties": {"embedding": KNN}}}}
     named = {"type": "semantic", "model_id": "m", "semantic_info_field_name": "elsewhere"}
     assert fields_of(said=named, elsewhere=chunks)["said"].nested
