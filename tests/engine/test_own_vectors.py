@@ -39,7 +39,12 @@ def own(rewritten_node: Node, model: Model) -> Iterator[Own]:
     node, index = rewritten_node, f"own-{uuid.uuid4().hex[:8]}"
     fields: Body = {name: _vectors(space) for name, space in SPACES.items()}
     fields["bytes"]["data_type"] = "byte"
-    fields |= {"tokens": {"type": "rank_features"}, "tag": {"type": "keyword"}, "n": {"type": "integer"}}
+    fields |= {
+        "shown": _vectors("l2"),
+        "tokens": {"type": "rank_features"},
+        "tag": {"type": "keyword"},
+        "n": {"type": "integer"},
+    }
     fields["parts"] = {"type": "nested", "properties": {"inner": _vectors("l2")}}
     mappings = {"_source": {"excludes": list(SPACES)}, "properties": fields}
     settings = {"index.knn": True, "number_of_shards": 2, "number_of_replicas": 0}
@@ -54,6 +59,7 @@ def own(rewritten_node: Node, model: Model) -> Iterator[Own]:
         document["bytes"] = np.rint(100 * vector / np.abs(vector).max()).astype(int).tolist()
         document["tokens"] = {word: 1.0 + words.count(word) for word in words}
         document["parts"] = [{"inner": vector.tolist()}]
+        document["shown"] = vector.tolist()
         lines += [{"index": {"_index": index, "_id": str(n)}}, document if n < COUNT - 1 else source]
     assert not node.client.bulk(body=lines, params={"refresh": "true"})["errors"]
     made = Own(node.app, node.client, node.installation, index, node.other, node.query_model, node.rewritten)
@@ -280,6 +286,37 @@ def test_a_pipeline_of_the_users_mixes_what_ours_rewrites(own: Own, model: Model
         through = search(own, {"query": query, "size": COUNT, **asked}, search_pipeline=name)
     scores = [(hit["_id"], pytest.approx(hit["_score"], rel=1e-4)) for hit in by_client["hits"]["hits"]]
     assert [(hit["_id"], hit["_score"]) for hit in through["hits"]["hits"]] == scores
+
+
+@pytest.mark.since(3, "it has no maximal marginal relevance")
+@pytest.mark.parametrize("kind", ["knn", "neural"])
+def test_hits_are_reranked_by_maximal_marginal_relevance(own: Own, model: Model, kind: str) -> None:
+    by_kind: Body = {"knn": {"vector": vector_of(model)}, "neural": {"query_text": "fire", "model_id": own.query_model}}
+    ext = {"mmr": {"diversity": 0.3, "candidates": COUNT}}
+    body = {"query": {kind: {"shown": {**by_kind[kind], "k": COUNT}}}, "size": 10}
+    session = {"ml_inference": {"query": "fire", "session": SESSION}}
+    with factories(own, "mmr_over_sample_factory", "mmr_rerank_factory"):
+        plain = search(own, {**body, "ext": ext}, search_pipeline="_none")
+        with user_pipeline(own) as name:
+            through = search(own, {**body, "ext": {**ext, **session}}, search_pipeline=name)
+        assert own.rewritten[-1]["resift"]["outcome"] == "rewritten"
+        served = own.post(
+            "/v1/search", query={**body, "ext": {**ext, "ml_inference": {"query": "fire"}}}, session=SESSION
+        )
+    assert ids(served) == ids(through)
+    assert ids(through) != ids(plain)
+    assert set(own.relevant) <= set(ids(through))
+
+
+@contextmanager
+def factories(node: Node, *names: str) -> Iterator[None]:
+    """Let OpenSearch add processors to searches that ask for them in ``ext``."""
+    setting = "cluster.search.enabled_system_generated_factories"
+    node.client.cluster.put_settings(body={"persistent": {setting: list(names)}})
+    try:
+        yield
+    finally:
+        node.client.cluster.put_settings(body={"persistent": {setting: None}})
 
 
 @pytest.mark.parametrize("kind", ["match", "function_score", "knn", "bool"])
