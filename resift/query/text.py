@@ -30,8 +30,7 @@ _SYNTAX = re.compile(rf"{_FIELD}|\b(?:AND|OR|NOT)\b|[~^][\d.]+")
 def text_of(clause: Clause) -> str:
     """Return the first text that a clause searches for, depth first, or "" if it searches for none.
 
-    The text of a filter is not what a query searches for, and neither is the text of a clause that excludes documents.
-    The result does not depend on the order of the parts of a clause, because OpenSearch may change their order.
+    The text of a filter is never returned, and neither is the text of a clause that excludes documents.
 
     Args:
         clause: The clause.

@@ -266,8 +266,8 @@ class _ClauseRewriter:
         """Return the whole query with all clauses rewritten.
 
         If a clause was changed, the scores of documents that the user marked irrelevant are reduced as well. A
-        ``hybrid`` query and a query for ``ext.mmr`` are exceptions, because OpenSearch does not allow them inside another
-        query.
+        ``hybrid`` query and a query for ``ext.mmr`` are exceptions, because OpenSearch does not allow them inside
+        another query.
 
         Returns:
             The new query, or the original query if no clause was changed.
