@@ -130,7 +130,7 @@ def reranker(collection: Collection, packaged: Model, alpha: float) -> Iterator[
     for query in unseen.queries:
         hits = served(query)
         plain.append(hits.positions.tolist())
-        support = model.trusted_scores(query, select_documents(prepared, hits.read))
+        support = model.trusted_scores(query, select_documents(prepared, hits.window_positions))
         reranked.append(hits.reranked(score_factors(support, model.alpha)).tolist())
     own, p = ndcg(unseen, reranked), report["p"]["vectors"]["ndcg@10"]
     reason = f"{'passed' if report['better'] else 'refused'}, p {p:.4f} by {report['judges']} queries"

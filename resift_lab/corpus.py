@@ -123,12 +123,12 @@ def document_frequency(counts: csr_matrix) -> NDArray[np.float64]:
 
 
 def smoothed_idf(frequency: NDArray[Any], documents: int, minimum: float = 0.0) -> NDArray[np.float64]:
-    """Return the smoothed inverse document frequency log((N + 1) / (n + 0.5)) of words.
+    """Return the smoothed inverse document frequency of words, log((N + 1) / (n + 0.5)).
 
     Args:
         frequency: The number n of documents that contain each of V words, shape (V,).
         documents: The number N of documents.
-        minimum: A lower limit. Smaller values are replaced by it.
+        minimum: The smallest value to return. Smaller values are raised to ``minimum``.
 
     Returns:
         Values of shape (V,).
@@ -140,9 +140,9 @@ def smoothed_idf(frequency: NDArray[Any], documents: int, minimum: float = 0.0) 
 
 
 def probabilistic_idf(frequency: NDArray[Any], documents: int) -> NDArray[np.float64]:
-    """Return the inverse document frequency max(0, log((N - n + 0.5) / (n + 0.5))) of words.
+    """Return the probabilistic inverse document frequency of words, max(0, log((N - n + 0.5) / (n + 0.5))).
 
-    The value is 0 for a word that at least half of the documents contain.
+    The value is 0 for a word that occurs in half of the documents or more.
 
     Args:
         frequency: The number n of documents that contain each of V words, shape (V,).
@@ -158,7 +158,7 @@ def probabilistic_idf(frequency: NDArray[Any], documents: int) -> NDArray[np.flo
 
 
 def lucene_idf(frequency: NDArray[Any], documents: int) -> NDArray[np.float64]:
-    """Return the inverse document frequency of words that Lucene's BM25 uses, log(1 + (N - n + 0.5) / (n + 0.5)).
+    """Return the inverse document frequency of words as Lucene's BM25 defines it, log(1 + (N - n + 0.5) / (n + 0.5)).
 
     Args:
         frequency: The number n of documents that contain each of V words, shape (V,).
@@ -174,7 +174,7 @@ def lucene_idf(frequency: NDArray[Any], documents: int) -> NDArray[np.float64]:
 
 
 def tfidf_idf(frequency: NDArray[Any], documents: int) -> NDArray[np.float64]:
-    """Return the inverse document frequency of words that scikit-learn's tf-idf uses, log((N + 1) / (n + 1)) + 1.
+    """Return the inverse document frequency of words as scikit-learn's tf-idf defines it, log((N + 1) / (n + 1)) + 1.
 
     Args:
         frequency: The number n of documents that contain each of V words, shape (V,).

@@ -17,7 +17,7 @@ def read_with_progress(records: Iterable[Record | BadLine], files: Files, label:
 
     Args:
         records: The documents and the malformed lines of ``files``.
-        files: The files that are being read. They know their size and the current position.
+        files: The files that are being read. This object provides the total size and the current position.
         label: The text in front of the progress bar.
     """
     with progress_bar(label) as progress:
@@ -27,7 +27,7 @@ def read_with_progress(records: Iterable[Record | BadLine], files: Files, label:
 
 
 class CorpusTexts:
-    """The texts of the documents in one or several files, as an iterable that reads the files.
+    """An iterable over the texts of the documents in one or several files. Each iteration reads the files.
 
     Args:
         files: The files of documents.
@@ -35,7 +35,7 @@ class CorpusTexts:
         label: The text in front of the progress bar. None shows no progress bar.
 
     Attributes:
-        left_out: The number of lines so far that contained no document.
+        left_out: The number of malformed lines that have been skipped so far.
     """
 
     def __init__(self, files: Files, fields: Fields | None, label: str | None = None) -> None:

@@ -17,7 +17,7 @@ from resift.errors import BadInput
 from resift.files import replace_private
 from resift.query.dsl import PIPELINE_PREFIX, document_text
 from resift.vectors.folder import replacing_folder
-from resift_lab.commands.judged_source import JudgedSource, sourced
+from resift_lab.commands.judged_source import JudgedSource, judged_source_options
 from resift_lab.evaluation.data import workbench
 
 FORMATS = ("workbench", "trec", "beir")
@@ -58,7 +58,7 @@ def export() -> None:
     help="The file to write, or the folder with --format trec or beir. An earlier export is replaced.",
 )
 @ubi_option
-@sourced
+@judged_source_options
 def judgments_command(source: JudgedSource, from_ubi: bool, index: str, format_: str, out: str | None) -> None:
     """Export the relevance judgements of an index.
 
@@ -121,7 +121,7 @@ def _nothing_judged(index: str) -> BadInput:
 )
 @file_option
 @ubi_option
-@sourced
+@judged_source_options
 def query_set_command(source: JudgedSource, from_ubi: bool, index: str, with_sessions: bool, out: str | None) -> None:
     """Export the queries with judgements as a query set of the Search Relevance Workbench.
 
@@ -198,7 +198,7 @@ def _write_folder(
 
     Args:
         folder: The folder to write.
-        description: A description of the export, for the marker file.
+        description: A description of the export. It is written to the file that marks the folder as an export.
         grades: The grades: ``grades[query text][document id]``.
         texts: The text of each document, by id, for a folder in BEIR's layout. None writes a folder for TREC's tools,
             which contains no documents.
@@ -224,7 +224,7 @@ def _numbered(grades: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _qrels(grades: Mapping[str, Mapping[str, float]], fits: Callable[[str], bool]) -> list[tuple[str, str, int]]:
-    """Convert grades to the lines of a qrels file, in which queries have numbers.
+    """Convert grades to the lines of a qrels file, which refers to queries by number.
 
     Args:
         grades: The grades: ``grades[query text][document id]``.

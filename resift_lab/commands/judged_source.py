@@ -28,10 +28,11 @@ from resift.sessions.sessions import Sessions
 class JudgedSource:
     """The addresses of the engine and of the session store, from which relevance judgements can be read.
 
-    Judgements come from the sessions in the store, or from the click log of User Behavior Insights (UBI).
+    Judgements come either from the sessions in the store, or from a click log of User Behavior Insights (UBI), which
+    only a cluster has.
 
     Attributes:
-        engine: The address of the engine with the documents. A cluster also contains the UBI log.
+        engine: The address of the engine with the documents: a cluster, or the file of the embedded engine.
         store: The address of the store with the sessions.
     """
 
@@ -57,8 +58,8 @@ class JudgedSource:
             return list(Sessions(store).judgements(index))
 
 
-def sourced(command: Command) -> Command:
-    """Add the options ``--engine`` and ``--store`` to a command.
+def judged_source_options(command: Command) -> Command:
+    """Decorate a command with the options ``--engine`` and ``--store``.
 
     The command receives both addresses as a :class:`JudgedSource`, in the argument ``source``.
 

@@ -17,7 +17,9 @@ from resift.vectors.packaged import DEFAULT_MODEL
 
 
 class WholeNumber(ParameterType):
-    """The click type of options whose value is a 32-bit integer. Some libraries written in C accept no larger numbers.
+    """The click type of options whose value is a 32-bit integer.
+
+    Larger integers are rejected, because some libraries written in C do not accept them.
 
     Args:
         minimum: The smallest valid number. The default accepts any 32-bit integer.
@@ -116,7 +118,7 @@ def weighted_names(context: click.Context, parameter: click.Parameter, value: tu
 
 
 def shares_of(context: Any, parameter: Any, value: str | None) -> tuple[float, ...] | None:
-    """Parse the value of ``--split``: three numbers that are separated by commas.
+    """Parse the value of ``--split``: three numbers, separated by commas.
 
     This is a click callback. ``context`` and ``parameter`` are required by click and not used.
 
@@ -129,7 +131,7 @@ def shares_of(context: Any, parameter: Any, value: str | None) -> tuple[float, .
         The shares of training, validation and test queries, or None if the option is not set.
 
     Raises:
-        BadInput: If the value does not consist of three finite numbers from 0.
+        BadInput: If the value does not consist of three finite numbers that are at least 0.
     """
     if value is None:
         return None
@@ -143,11 +145,13 @@ def shares_of(context: Any, parameter: Any, value: str | None) -> tuple[float, .
 
 
 def checkpoint_beside(out: str) -> Path:
-    """Return the path of the checkpoint file of a training, and create the file's parent folder.
+    """Return the path of the checkpoint file for a training, and create its parent folder.
 
     Args:
-        out: The folder that the training writes its result to. The checkpoint has the same path with the ending
-            ``.checkpoint``.
+        out: The folder that the training writes its result to.
+
+    Returns:
+        The path ``OUT.checkpoint``, next to the folder.
     """
     checkpoint = Path(f"{out.rstrip('/')}.checkpoint")
     checkpoint.parent.mkdir(parents=True, exist_ok=True)

@@ -117,7 +117,7 @@ def prove(
         searching = ReplayedSearch(engine, model, index, body)
         sample, log = read_log(engine, index, source)
         with progress_bar("replaying", progress) as report_progress:
-            clicks = list(observations(sample.of_client, log, searching, skipped, report_progress))
+            clicks = list(observations(sample.events_by_client, log, searching, skipped, report_progress))
         if not clicks:
             raise nothing_to_replay(replay)
         asked_twice, unstable = searching.count_unstable()
@@ -129,7 +129,7 @@ def prove(
         unstable=unstable,
         skipped=skipped,
         events=sample.events,
-        clients=len(sample.of_client),
+        clients=len(sample.events_by_client),
         share=sample.share,
         robots=sample.robots,
     )
@@ -147,7 +147,7 @@ def require_name(index: Any) -> None:
 
 
 def nothing_to_replay(replay: str | Path) -> BadInput:
-    """Create the error for a click log in which no client clicks a document after an earlier click.
+    """Create the error for a click log without any client who clicked documents in two different searches.
 
     Args:
         replay: The path of the click log, or ``ubi``, for the error message.
@@ -185,19 +185,20 @@ def read_log(engine: Engine, index: str, source: LogSource) -> tuple[Sample, Log
 
 
 def _documents(engine: Engine, index: str, objects: set[Object], id_field: str) -> dict[Object, str]:
-    """Look up the documents of an index that events of a click log refer to.
+    """Look up the documents that the events of a click log refer to.
 
     Args:
         engine: The engine with the index.
         index: The name of the index.
         objects: The references to documents in the events, such as the value of an id field.
-        id_field: The field of the index that contains the ids of a CSV file, for the error message.
+        id_field: For a click log in a CSV file, the field of the index with the document ids that the file uses. It is
+            named in the error message.
 
     Returns:
-        The document id of each object. Objects that are not documents of the index are left out.
+        The document id of each reference. References that match no document of the index are left out.
 
     Raises:
-        BadInput: If there are objects, but none of them is a document of the index.
+        BadInput: If there are references, but none of them matches a document of the index.
     """
     documents = document_ids(engine, index, objects)
     if objects and not documents:
@@ -227,23 +228,23 @@ def _draw_sample(source: LogSource, actions: Actions) -> tuple[Sample, dict[str,
 
 
 def observations(
-    of_client: dict[str, list[UbiEvent]], log: Log, searching: ReplayedSearch, skipped: Skipped, progress: Progress
+    events_by_client: dict[str, list[UbiEvent]], log: Log, search: ReplayedSearch, skipped: Skipped, progress: Progress
 ) -> Iterable[Observation]:
     """Replay the searches of several clients.
 
     Args:
-        of_client: The events of each client, by the id of the client.
+        events_by_client: The events of each client, by the id of the client.
         log: The queries and documents of the log, and the settings of the replay.
-        searching: The object that runs the searches.
+        search: The search to run, with and without the client's session.
         skipped: Counters of clicks that cannot be replayed, which are increased in place.
         progress: A function that is called with the number of finished clients and the total number.
 
     Yields:
         For each click, the rank of the clicked document without a session and in the client's session.
     """
-    for done, (client, events) in enumerate(of_client.items(), 1):
-        yield from replay(client, sorted(events, key=lambda event: event.at), log, searching.rank, skipped)
-        progress(done, len(of_client))
+    for done, (client, events) in enumerate(events_by_client.items(), 1):
+        yield from replay(client, sorted(events, key=lambda event: event.at), log, search.rank, skipped)
+        progress(done, len(events_by_client))
 
 
 def live_trial(index: str, action: str | float, url: str, store: str) -> TrialReport:
@@ -280,18 +281,19 @@ def live_trial(index: str, action: str | float, url: str, store: str) -> TrialRe
 
 
 class ReplayedSearch:
-    """A search of an index with and without a session, exactly as the service would run it.
+    """A search of an index, with and without a session, that gives the same hits as the service.
 
     Args:
         engine: The engine with the index.
-        model: A model or its folder. None means the service's model, or the model that the index was attached with.
+        model: A model or its folder. None means the service's model, or the model of an index that Resift was attached
+            to.
         index: The name of the index.
         body: The search body, with ``%SearchText%`` in place of the query's text. None means the search of
             ``/v1/search``.
 
     Attributes:
-        tuning: Constants of the ranking, such as the weight of the vectors. None means the constants that are stored in
-            the index.
+        tuning: Ranking constants, such as the weight of the vectors. None means the constants that are stored in the
+            index.
     """
 
     tuning: Tuning | None = None
@@ -324,10 +326,10 @@ class ReplayedSearch:
         return without, with_session
 
     def count_unstable(self) -> tuple[int, int]:
-        """Repeat earlier searches without a session, to check that the engine returns the same ranking each time.
+        """Repeat the earlier searches without a session, and count those whose ranking is different this time.
 
         Returns:
-            The number of repeated searches, and the number of these searches that returned another ranking.
+            The number of repeated searches, and the number of them with a different ranking.
         """
         again = [self._ids([self._body(text, None)])[0] for text in self.rankings]
         return len(again), sum(first != second for first, second in zip(self.rankings.values(), again, strict=True))
@@ -381,7 +383,11 @@ class ReplayedSearch:
 
 
 class _FixedClicks(Clicks):
-    """A replacement for the click log in a replay: every client has the judgements in the attribute ``judged``."""
+    """A replacement for the click log, which returns the same judgements for every client.
+
+    Attributes:
+        judged: The judgements to return.
+    """
 
     def __init__(self) -> None:
         self.judged: list[Judgement] = []

@@ -63,8 +63,8 @@ def put_into_service(source: str, folder: str, indices: Sequence[str] = ()) -> L
     Args:
         source: The folder with the trained reranker.
         folder: The service's folder. It is left unchanged if an error is raised.
-        indices: The names of the indices whose searches are reranked. If empty, the indices that the reranker was
-            trained on.
+        indices: The names of the indices whose searches are reranked. If empty, searches of the indices that the
+            reranker was trained on are reranked.
 
     Returns:
         The reranker.
@@ -88,10 +88,10 @@ def put_into_service(source: str, folder: str, indices: Sequence[str] = ()) -> L
 
 
 def reranker_warnings(reranker: LateInteraction, model_hash: str) -> list[str]:
-    """Return warnings about a reranker that may help less in the service than in its evaluation.
+    """Return warnings for a reranker that may improve searches in the service less than its evaluation suggests.
 
     Args:
-        reranker: The reranker.
+        reranker: The reranker to check.
         model_hash: The hash of the model that the service searches with.
 
     Returns:

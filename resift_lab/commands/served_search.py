@@ -35,7 +35,14 @@ _FIELD = "text"
 
 @dataclass(frozen=True)
 class _Vectors:
-    """A stand-in for a model, with the attributes that an engine reads to create an index for the model's vectors."""
+    """A stand-in for a model. An engine reads its attributes when it creates an index.
+
+    Attributes:
+        dim: The number of dimensions of the vectors.
+        similarity: The similarity of the vectors, ``cosine`` or ``jaccard``.
+        name: The name that the index stores for its model.
+        hash: The hash that the index stores for its model.
+    """
 
     dim: int
     similarity: str
@@ -49,7 +56,7 @@ class _Vectors:
 
 
 class IndexSearch:
-    """A search of an existing index, exactly as the service would run it with its default settings.
+    """A search of an existing index that gives the same hits as the service with its default settings.
 
     Args:
         engine: The engine with the index.
@@ -74,7 +81,7 @@ class IndexSearch:
         self._samples, self._word_selector = Samples(engine), WordSelector(engine)
 
     def hits(self, search: SimulatedSearch) -> Hits:
-        """Run a search, in a session if the search has relevance judgements.
+        """Run a search. If it has relevance judgements, it runs like a search in a session with these judgements.
 
         Args:
             search: The query, the judgements and the weights of the vectors.
@@ -82,7 +89,7 @@ class IndexSearch:
         Returns:
             The hits, best first. At least 1,000 hits are requested from the engine.
         """
-        judged = [_with_stored_query(document) for document in search.judged]
+        judged = [_with_shortened_query(document) for document in search.judged]
         # A model that was trained on the documents knows all of their words; see Model.document_known_share.
         known_share = None if search.max_alpha > search.alpha else search.known_share
         learned = learn_feedback(search.method, judged, len(search.vector), self.idf, known_share) if judged else None
@@ -105,11 +112,14 @@ class IndexSearch:
         return Hits(positions, np.array([hit["_score"] for hit in hits], np.float64), options.window_size)
 
     def _options(self, search: SimulatedSearch, feedback: Feedback | None) -> Options:
-        """Choose the weight of the vectors and the rescore window of a search.
+        """Choose the weight of the vectors and the size of the rescore window for a search.
 
         Args:
             search: The search.
             feedback: The feedback of the session, or None for a search without a session.
+
+        Returns:
+            The options for rewriting the query.
         """
         known = None if search.known_share is None else search.known_share(search.text)
         if feedback is None:
@@ -151,6 +161,6 @@ class ServedSearch(IndexSearch):
         super().__init__(engine, engine.info(INDEX), similarity, idf, positions)
 
 
-def _with_stored_query(judged: JudgedDocument) -> JudgedDocument:
-    """Shorten the query of a judged document to the maximum length that sessions store."""
+def _with_shortened_query(judged: JudgedDocument) -> JudgedDocument:
+    """Return a copy of a judged document whose query is cut to the maximum length that sessions store."""
     return replace(judged, judgement=replace(judged.judgement, query=judged.judgement.query[:MAX_QUERY]))

@@ -68,7 +68,14 @@ class SystemChoice:
         return self.named(self.compare) if self.compare else None
 
     def named(self, name: str) -> System:
-        """Build the retrieval system of a given name, with the word vectors and the seed from the command line."""
+        """Build a retrieval system by its name, with the word vectors and the seed from the command line.
+
+        Args:
+            name: The name of an encoder or a baseline, such as ``mean`` or ``lsi:100``.
+
+        Raises:
+            BadInput: If the name is unknown.
+        """
         from resift_lab.evaluation.registry import build_system
         from resift_lab.training.systems import LEARNERS, Adapted
 
@@ -90,10 +97,12 @@ class SystemChoice:
 
 
 def warn_unadapted(*systems: System | None) -> None:
-    """Warn about systems whose word vectors could not be adapted to the documents.
+    """Print a warning for each system whose word vectors could not be adapted to the documents.
+
+    Such a system has an attribute ``note`` with the reason.
 
     Args:
-        *systems: The systems. If a system has a note, the note is printed as a warning. None is ignored.
+        *systems: The systems. Arguments that are None, and systems without a note, are skipped.
     """
     for system in systems:
         if note := getattr(system, "note", ""):
@@ -101,12 +110,13 @@ def warn_unadapted(*systems: System | None) -> None:
 
 
 def system_options(*optional: Decorator) -> Decorator:
-    """Return a decorator that adds the options of a :class:`SystemChoice` to a command.
+    """Return a decorator that adds the options for choosing a :class:`SystemChoice` to a command.
 
-    The command receives the object as argument ``choice``.
+    The command receives the choice as argument ``choice``.
 
     Args:
-        *optional: Click options of further attributes, which only some commands offer, such as ``--compare``.
+        *optional: Further click options that only some commands offer, such as ``--compare``. Each of them sets an
+            attribute of the choice.
     """
 
     def decorate(command: Command) -> Command:

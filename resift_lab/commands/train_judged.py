@@ -23,7 +23,7 @@ from resift.encoders.residual import SPELLING as EMBOOST_SPELLING
 from resift.errors import BadInput, needs_extra
 from resift.vectors.packaged import DEFAULT_MODEL, load_vectors
 from resift.vectors.table import WordVectors
-from resift_lab.commands.judged_source import JudgedSource, sourced
+from resift_lab.commands.judged_source import JudgedSource, judged_source_options
 from resift_lab.commands.options import out_option, shares_of, weighted_names
 from resift_lab.commands.saved import saved_line
 from resift_lab.commands.settings import set_option
@@ -79,7 +79,7 @@ judged_options = combine_options(
     metavar="INDEX",
     help="Train on the clicks on this index's hits in the log of User Behavior Insights, instead of --collection.",
 )
-@sourced
+@judged_source_options
 @judged_options
 @model_option
 @set_option(LateInteractionOptions)
@@ -180,7 +180,7 @@ def _save(reranker: LateInteraction, report: dict[str, Any], out: str, as_json: 
 
 
 def _served(model: Model, documents: list[str]) -> Served:
-    """Index documents in a temporary engine, and return a function that searches them as the service would.
+    """Index documents in a temporary engine, and return a function that searches them in the same way as the service.
 
     Args:
         model: The model that encodes documents and queries.
@@ -197,13 +197,13 @@ def _served(model: Model, documents: list[str]) -> Served:
 
 
 def _served_index(engine: Engine, info: IndexInfo, model: Model, ids: Sequence[str]) -> Served:
-    """Return a function that searches an index as the service would.
+    """Return a function that searches an index in the same way as the service.
 
     Args:
         engine: The engine with the index.
         info: A description of the index.
         model: The model that encodes the queries.
-        ids: The ids of the documents in the test collection. A hit is returned as a position in this list.
+        ids: The ids of the documents in the test collection. A hit is represented by its position in this list.
 
     Returns:
         A function that takes the text of a query and returns its hits.
@@ -218,13 +218,14 @@ def _served_index(engine: Engine, info: IndexInfo, model: Model, ids: Sequence[s
 
 
 def _judged(source: _QuerySource, engine: Engine, index: str, pool: int) -> tuple[SplitCollection, list[Any]]:
-    """Read the relevance judgements of an index, divide the queries, and print their number.
+    """Read the relevance judgements of an index, divide the queries into parts, and print the number of queries.
 
     Args:
         source: The source of the judgements, and the shares of training, validation and test queries.
         engine: The engine with the index.
         index: The name of the index.
-        pool: The number of hits per query that become candidates: documents from which the training draws negatives.
+        pool: The number of hits to fetch for each query. They become the query's candidates: training draws negatives
+            (irrelevant documents) from them.
 
     Returns:
         The judged queries, divided into training, validation and test queries, and the positions of each query's
@@ -245,11 +246,11 @@ def _judged(source: _QuerySource, engine: Engine, index: str, pool: int) -> tupl
 
 
 def _mixed(vectors: WeightedVectors, documents: list[str], spelling: tuple[int, float]) -> WordVectors:
-    """Combine several tables of word vectors into a table of the words of documents.
+    """Combine several tables of word vectors into one table with the words of the documents.
 
     Args:
         vectors: Pairs of a folder of word vectors and its weight.
-        documents: The texts of the documents. Each word is weighted by its inverse document frequency in them.
+        documents: The texts of the documents. A word's weight in the table is its inverse document frequency in them.
         spelling: The number of dimensions and the weight of additional vectors, which are computed from the spelling of
             words.
 

@@ -39,7 +39,7 @@ _MARKS = 5
 
 @dataclass(frozen=True)
 class TuningResult:
-    """The result of :func:`tune`, which chooses constants of the ranking for an index.
+    """The result of :func:`tune`, which chooses ranking constants for an index, such as the weight of the vectors.
 
     Attributes:
         tuning: The constants that are now stored in the index.
@@ -116,6 +116,9 @@ def _tune_weight(engine: Engine, info: IndexInfo, model: Model) -> TuningResult:
         engine: The engine with the index.
         info: A description of the index.
         model: The model of the index.
+
+    Returns:
+        The result with the new weight. If no weight can be chosen, the result explains why, and nothing is stored.
     """
     tuning = weigh_index(engine, info, model)
     if tuning is None:
@@ -125,7 +128,7 @@ def _tune_weight(engine: Engine, info: IndexInfo, model: Model) -> TuningResult:
 
 
 def _values_of(engine: Engine, info: IndexInfo, source: str | Path, url: str, model: Model) -> tuple[Values, str]:
-    """Return a function that measures how good searches are with given session constants.
+    """Return a function that measures the quality of searches with given session constants.
 
     Args:
         engine: The engine with the index.
@@ -146,12 +149,12 @@ def _values_of(engine: Engine, info: IndexInfo, source: str | Path, url: str, mo
 
     def values(tuning: Tuning) -> Numbers:
         searching.tuning = tuning
-        of_client: dict[str, list[float]] = {}
-        for click in observations(sample.of_client, log, searching, Skipped(), lambda done, total: None):
-            of_client.setdefault(click.client, []).append(1 / click.with_session if click.with_session else 0.0)
-        if not of_client:
+        ranks_by_client: dict[str, list[float]] = {}
+        for click in observations(sample.events_by_client, log, searching, Skipped(), lambda done, total: None):
+            ranks_by_client.setdefault(click.client, []).append(1 / click.with_session if click.with_session else 0.0)
+        if not ranks_by_client:
             raise nothing_to_replay(source)
-        return np.array([np.mean(reciprocal_ranks) for reciprocal_ranks in of_client.values()])
+        return np.array([np.mean(reciprocal_ranks) for reciprocal_ranks in ranks_by_client.values()])
 
     return values, "clients, mean reciprocal rank of what they clicked"
 
@@ -203,7 +206,10 @@ def _with_progress(values: Values, progress: Progress) -> Values:
 
     Args:
         values: The function to wrap.
-        progress: A function that is called with the number of finished evaluations and the total number.
+        progress: A function that is called with the number of finished evaluations and the total number, ``TRIALS``.
+
+    Returns:
+        A function with the same argument and result as ``values``. It can be called ``TRIALS`` times.
     """
     done = iter(range(1, TRIALS + 1))
 
@@ -216,13 +222,16 @@ def _with_progress(values: Values, progress: Progress) -> Values:
 
 
 def _store(engine: Engine, info: IndexInfo, choice: Choice, units: str) -> TuningResult:
-    """Store the chosen constants in the index, if they are significantly better than the present constants.
+    """Store the chosen constants in the index, if they are significantly better than the current constants.
 
     Args:
         engine: The engine with the index.
         info: A description of the index.
         choice: The chosen constants and their evaluation.
-        units: A description of the values that were compared, for the explanation.
+        units: What the evaluation compared, for the explanation, such as "queries, residual nDCG@10".
+
+    Returns:
+        The constants that the index now has, and an explanation.
     """
     means = f"{choice.before:.4f} before, {choice.held_out:.4f} with constants chosen by the other half"
     reason = f"{choice.units} {units}: {means}, p {choice.p:.4f}"

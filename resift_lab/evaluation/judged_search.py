@@ -22,7 +22,7 @@ _IDS_PER_REQUEST = 1000  # document ids in one search
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The quality of the searches of an index, by relevance judgements.
+    """Measures of how good the searches of an index are, computed with relevance judgements.
 
     Attributes:
         queries: Ids of the Q queries that have a relevant document, in the order of the judgements.

@@ -66,8 +66,8 @@ def interpolated_precision(similarity: NDArray[Any], relevant: NDArray[Any]) -> 
 def map11(similarity: NDArray[Any], relevant: NDArray[Any]) -> Numbers:
     """Return the 11-point interpolated average precision of each of Q queries.
 
-    This is the mean of :func:`interpolated_precision` over the 11 recall levels. The paper calls the mean over all
-    queries mAP.
+    This is the mean of :func:`interpolated_precision` over the 11 recall levels. Its mean over all queries is the
+    measure that Passalis and Tefas call mAP.
 
     Args:
         similarity: Similarities of the queries to N documents, see :func:`relevance_by_rank`.
@@ -137,17 +137,17 @@ def precision_scope(similarity: NDArray[Any], relevant: NDArray[Any], scopes: Se
 
 
 def interpolated(hits: NDArray[np.bool_], ranks: Sequence[int] = ()) -> tuple[Numbers, Numbers]:
-    """Return interpolated precisions of Q queries, at 11 recall levels and at some ranks.
+    """Return interpolated precisions of Q queries, at 11 recall levels and at the given ranks.
 
-    The interpolated precision is the largest precision at the given level or rank, or at any later rank.
+    The interpolated precision at a level or rank is the largest precision at this or any later rank.
 
     Args:
         hits: Relevance of documents by rank, shape (Q, N), from :func:`relevance_by_rank`.
-        ranks: R ranks, counted from 1.
+        ranks: The R ranks to measure at, counted from 1.
 
     Returns:
-        The precisions at the recall levels 0, 0.1, …, 1, shape (Q, 11), which are NaN for queries without a relevant
-        document, and the precisions at the ranks, shape (Q, R).
+        The precisions at the recall levels 0, 0.1, …, 1, shape (Q, 11), and the precisions at the ranks, shape (Q, R).
+        A query without a relevant document has the value NaN at all recall levels.
     """
     levels, tops = np.full((len(hits), LEVELS), np.nan), np.zeros((len(hits), len(ranks)))
     for line, level, top in zip(hits, levels, tops, strict=True):
@@ -168,13 +168,13 @@ def precision(hits: NDArray[np.bool_], ranks: Sequence[int]) -> Numbers:
 
     Args:
         hits: Relevance of documents by rank, shape (Q, N), from :func:`relevance_by_rank`.
-        ranks: The R values of k, from 1.
+        ranks: The R values of k, each at least 1.
 
     Returns:
         Values from 0 to 1, shape (Q, R).
 
     Raises:
-        BadInput: If a rank is less than 1.
+        BadInput: If a value of k is less than 1.
     """
     if not ranks or min(ranks) < 1:
         raise BadInput(f"precision at {list(ranks)}", value=list(ranks), expected="ranks from 1")
@@ -272,11 +272,15 @@ def spearman(predicted: Sequence[float] | NDArray[Any], gold: Sequence[float] | 
 def pearson(predicted: Sequence[float] | NDArray[Any], gold: Sequence[float] | NDArray[Any]) -> float:
     """Return Pearson's correlation of predicted and gold scores, cov(x, y) / (σx · σy).
 
-    The result for constant arrays and for fewer than two pairs, and the errors, are the same as for :func:`spearman`.
-
     Args:
         predicted: Predicted similarities x of n pairs, shape (n,).
         gold: Gold scores y of the same pairs, shape (n,).
+
+    Returns:
+        The correlation, from -1 to 1. 0 if one of the arrays is constant, and NaN for fewer than two pairs.
+
+    Raises:
+        BadInput: If the lengths differ, or a value is NaN or infinite.
     """
     with needs_extra("lab", "Evaluation"):
         from scipy.stats import pearsonr

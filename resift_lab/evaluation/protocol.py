@@ -129,8 +129,8 @@ def _curves(scores: SameClassScores) -> dict[str, Any]:
         scores: The curves of each query.
 
     Returns:
-        A dictionary for JSON with ``precision_recall``, the precision at 11 recall levels, and ``precision_scope``, the
-        precision among the first k documents by k.
+        A dictionary for JSON. ``precision_recall`` is a list of the precisions at 11 recall levels. ``precision_scope``
+        maps each k to the precision among the first k documents.
     """
     scope = zip(scores.scopes, np.nanmean(scores.scope, axis=0), strict=True)
     return {
@@ -250,19 +250,21 @@ def _run_late(
     for done, query in enumerate(collection.queries, 1):
         hits = served(query)
         rankings.append(
-            hits.reranked(score_factors(reranker.trusted_scores(query, select_documents(texts, hits.read)), alpha))
+            hits.reranked(
+                score_factors(reranker.trusted_scores(query, select_documents(texts, hits.window_positions)), alpha)
+            )
         )
         progress(done, count)
     return run_rankings(rankings, collection, reranker.table.dim, alpha=alpha), bm25, alone
 
 
 def run_rankings(rankings: Sequence[NDArray[np.int64]], collection: Collection, dimensions: int, **facts: Any) -> Run:
-    """Evaluate rankings that were computed before.
+    """Evaluate rankings that already exist.
 
     Args:
         rankings: For each query, the positions of its hits in the collection, best first.
         collection: The test collection.
-        dimensions: Number of dimensions of the system's vectors, for the report.
+        dimensions: Number of dimensions of the system's vectors, for reports.
         **facts: Additional entries for reports.
     """
     filled = _Rankings(collection)
@@ -274,7 +276,7 @@ def run_rankings(rankings: Sequence[NDArray[np.int64]], collection: Collection, 
 def _search(
     serve: Serve | None, system: System, collection: Collection, database: Matrix
 ) -> SearchableCollection | None:
-    """Index a test collection so that it can be searched as the service would search it.
+    """Index a test collection, so that searches return the same hits as the service.
 
     Args:
         serve: A function that creates the service's search over documents, or None.
@@ -293,10 +295,11 @@ def _search(
 
 
 def hybrid_scores(lexical: NDArray[Any], semantic: NDArray[Any], alpha: float) -> NDArray[Any]:
-    """Combine BM25 scores and similarities of a query: (1 - alpha) · z(BM25) + alpha · z(similarity), with z-scores z.
+    """Combine the BM25 scores and the vector similarities of a query.
 
-    In collections of up to 100,000 documents, all documents are candidates. In larger collections, only the best 1,000
-    by BM25 and the best 1,000 by similarity are candidates.
+    Both are standardised to z-scores z. The combined score is (1 - alpha) · z(BM25) + alpha · z(similarity). In
+    collections of up to 100,000 documents, all documents are candidates. In larger collections, only the best 1,000 by
+    BM25 and the best 1,000 by similarity are candidates.
 
     Args:
         lexical: BM25 scores of the N documents, shape (N,).
@@ -316,13 +319,13 @@ def hybrid_scores(lexical: NDArray[Any], semantic: NDArray[Any], alpha: float) -
 
 
 def unseen_queries(system: System, collection: Collection) -> tuple[Collection, int]:
-    """Remove the queries that a system was trained on from a test collection.
+    """Return a test collection without the queries that a system was trained on.
 
     If the system was trained on all queries, the collection is returned unchanged, because no other query is left to
     measure the system.
 
     Args:
-        system: The system.
+        system: The system to evaluate.
         collection: The test collection.
 
     Returns:
@@ -335,9 +338,9 @@ def unseen_queries(system: System, collection: Collection) -> tuple[Collection, 
 
 
 class _Rankings:
-    """A table of metrics that is filled with blocks of queries, one after the other.
+    """Computes the metrics of rankings, one block of queries after the other, and collects them in a table.
 
-    If the judgements also name irrelevant documents (:func:`is_pool`), the table includes the metrics of condensed
+    If some documents were judged irrelevant (:func:`is_pool`), the table also contains the metrics of condensed
     rankings, from which unjudged documents are removed.
 
     Args:
@@ -350,10 +353,10 @@ class _Rankings:
         self._table = np.zeros((len(collection.grades), len(self._names)))
 
     def add(self, rows: slice, scores: NDArray[Any]) -> None:
-        """Compute the metrics of a block of B queries.
+        """Compute the metrics of a block of B consecutive queries.
 
         Args:
-            rows: The slice of the block in the collection's queries.
+            rows: The positions of the queries in the collection.
             scores: Scores of the N documents for these queries, shape (B, N).
         """
         for query, line in zip(range(rows.start, rows.stop), scores, strict=True):
@@ -362,10 +365,10 @@ class _Rankings:
             self._table[query] = [values[name] for name in self._names]
 
     def run(self, dimensions: int, **facts: Any) -> Run:
-        """Return the metrics of all queries as a run.
+        """Return the metrics of all queries.
 
         Args:
-            dimensions: Number of dimensions of the system's vectors.
+            dimensions: Number of dimensions of the system's vectors, for reports.
             **facts: Additional entries for reports.
         """
         sizes = {
@@ -402,24 +405,24 @@ def graded_metrics(scores: NDArray[Any], grades: Mapping[int, float]) -> dict[st
 
 
 def is_pool(collection: Collection) -> bool:
-    """Return whether the judgements of a test collection also name irrelevant documents.
+    """Return whether some documents of a test collection were judged irrelevant.
 
-    Such judgements come from a pool: assessors judged the best hits of several systems. A document outside the pool has
-    no judgement and may be relevant.
+    Such judgements usually come from a pool: assessors judged the best hits of several systems. A document outside the
+    pool has no judgement and may be relevant.
     """
     return any(grade <= 0 for grades in collection.grades for grade in grades.values())
 
 
 def condensed_metrics(scores: NDArray[Any], grades: Mapping[int, float]) -> dict[str, float]:
-    """Compute metrics of a query's ranking that do not treat documents without a judgement as irrelevant.
+    """Compute metrics of a query's ranking that do not count unjudged documents as irrelevant.
 
     Args:
         scores: Scores of the N documents, see :func:`graded_metrics`.
         grades: Grades of the judged documents, see :func:`graded_metrics`.
 
     Returns:
-        ``condensed_ndcg@10``, which is nDCG@10 after unjudged documents were removed from the ranking, and
-        ``judged@10``, the share of judged documents among the first ten hits.
+        A dictionary with two metrics. ``condensed_ndcg@10`` is the nDCG@10 of the ranking without its unjudged
+        documents. ``judged@10`` is the share of judged documents among the first ten hits.
 
     Source:
         Sakai 2007, "Alternatives to Bpref": condensed lists.
@@ -434,7 +437,7 @@ def condensed_metrics(scores: NDArray[Any], grades: Mapping[int, float]) -> dict
 
 
 def z_score(scores: NDArray[Any]) -> NDArray[np.float32]:
-    """Standardise scores: subtract the mean, and divide by the population's standard deviation.
+    """Standardise scores: subtract the mean, and divide by the population standard deviation.
 
     Args:
         scores: Scores of a query's n candidates, shape (n,).

@@ -78,7 +78,7 @@ class Baseline:
 
     Attributes:
         form: Name with placeholders for its parameters, such as ``lsi:K``, for error messages.
-        build: Function that builds the system from a :class:`Source` and the parameters, which are integers from 1.
+        build: Function that builds the system from a :class:`Source` and the parameters, which are positive integers.
         min_parameters: Minimum number of parameters.
         max_parameters: Maximum number of parameters.
     """
@@ -166,7 +166,7 @@ def load_system(
     if Path(folder, RERANKER_FILE).is_file():
         return Late(LateInteraction.load(folder))
     model = load_model(folder)
-    return as_system(model, learners) if isinstance(model, StaticQueries) else _of_model(model, similarity)
+    return as_system(model, learners) if isinstance(model, StaticQueries) else _system_of_model(model, similarity)
 
 
 def as_system(model: Model, learners: Mapping[str, Learner] | None = None) -> Encoder:
@@ -176,7 +176,7 @@ def as_system(model: Model, learners: Mapping[str, Learner] | None = None) -> En
     documents.
 
     Args:
-        model: The model.
+        model: The model to wrap.
         learners: Functions that build other systems, see :func:`build_system`.
 
     Raises:
@@ -192,7 +192,8 @@ def pair_with_teacher(model: StaticQueries, learners: Mapping[str, Learner] | No
 
     Args:
         model: The model that encodes queries.
-        learners: Functions that build other systems, see :func:`build_system`. The function ``st`` loads the teacher.
+        learners: Functions that build other systems, see :func:`build_system`. The teacher is loaded with the function
+            for sentence-transformers models, ``st``.
 
     Raises:
         BadInput: If the teacher is not a local folder, or ``learners`` has no function ``st``.
@@ -227,14 +228,14 @@ def _learner(kind: str, learners: Mapping[str, Learner] | None) -> Learner:
 
 
 def _parameters(name: str, baseline: Baseline) -> list[int]:
-    """Parse the parameters in a baseline's name.
+    """Parse the numbers in the name of a baseline, such as the 100 and the 2 in ``lsi:100,2``.
 
     Args:
-        name: The name, such as ``lsi:100,2``.
-        baseline: The baseline, which limits the number of parameters.
+        name: The name.
+        baseline: The kind of baseline, which determines how many numbers are allowed.
 
     Returns:
-        The parameters, integers from 1.
+        The numbers, integers of at least 1.
 
     Raises:
         BadInput: If a parameter is not a positive integer, or if there are too few or too many parameters.
@@ -269,16 +270,16 @@ def _encoder(
         raise BadInput(
             error.message, value=name, expected=f"{error.expected} | {' | '.join(BASELINES)} | the folder of a model"
         ) from error
-    return _of_model(model, similarity)
+    return _system_of_model(model, similarity)
 
 
-def _of_model(model: Model, similarity: str | None) -> System:
+def _system_of_model(model: Model, similarity: str | None) -> System:
     """Wrap a model as a retrieval system, optionally with another similarity.
 
     Args:
-        model: The model. Its attribute ``similarity`` is changed if another similarity is named.
-        similarity: Name of a similarity that replaces the model's own similarity. ``dynamax`` compares sentences by the
-            model's word vectors. None changes nothing.
+        model: The model to wrap. If ``similarity`` is set, its attribute ``similarity`` is changed.
+        similarity: Name of a similarity that replaces the model's own similarity. ``dynamax`` builds a system that
+            compares sentences by the model's word vectors. None changes nothing.
     """
     if similarity == "dynamax":
         return DynaMax(model.table)

@@ -71,14 +71,13 @@ def sts_report(
 
 
 def feedback_report(runs: Mapping[str, Sequence[tuple[Run, Run]]], method: str, seed: int) -> dict[str, Any]:
-    """Summarise a simulation of relevance feedback after its last round.
+    """Summarise the last round of a simulation of relevance feedback.
 
     In each round, a simulated user judges some hits, and the documents that the user has not judged are ranked again.
 
     Args:
-        runs: For each method and each round, the run with the round's feedback and the run without feedback. Methods
-            other than ``method`` are reported as baselines.
-        method: Name of the feedback method to report.
+        runs: For each method and each round, the run with the round's feedback and the run without feedback.
+        method: Name of the feedback method to report. All other methods in ``runs`` are reported as baselines.
         seed: Seed of the bootstrap and of the randomisation test.
 
     Returns:
@@ -100,7 +99,8 @@ def topics_report(runs: Mapping[str, Mapping[str, Run]]) -> dict[str, Any]:
             (with the session) or ``whole`` (with the full weight of all judgements).
 
     Returns:
-        A dictionary for JSON with the facts and mean metrics of each kind and ranking.
+        A dictionary for JSON. For each kind, it contains the number of queries and similar facts, and the mean metrics
+        of each ranking.
     """
     return {
         kind: {**ways["before"].facts, **{name: run.means() for name, run in ways.items()}}
@@ -143,14 +143,14 @@ def _plain(value: Any) -> Any:
 
 
 def as_table(report: Mapping[str, Any], metrics: Sequence[str]) -> str:
-    """Format a report as a table for the terminal.
+    """Format an evaluation report as a table for the terminal.
 
     The table has a line for each metric, with the value and its 95 % interval. If the report compares two systems, the
-    value of the second system, its interval, the difference and the p-value follow. A report of sentence pairs
-    continues with a table of files and a table of tasks.
+    line continues with the value of the second system, its interval, the difference and the p-value. A report on
+    sentence pairs is followed by a table of files and a table of tasks.
 
     Args:
-        report: A report of this module.
+        report: A report from another function of this module, such as :func:`run_report`.
         metrics: Names of the metrics to show.
     """
     compare = report.get("compare")

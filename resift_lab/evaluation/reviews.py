@@ -18,7 +18,7 @@ FIGURES = ("wss@95", "wss@100", "rrf@10", "atd", "recall@stop", "read@stop", "re
 
 @dataclass(frozen=True)
 class SimulatedReview:
-    """The course of a simulated systematic review, in which all documents are read in the order of a ranking.
+    """The reading order in a simulated systematic review, in which all documents are read.
 
     Attributes:
         labels: Whether each of the n documents is relevant, in the order of reading, shape (n,). The two labelled
@@ -46,8 +46,8 @@ class SimulatedReview:
         places = np.flatnonzero(self.labels) + 1
         recall = 100 * float(relevant_read[self.stop - 1]) / len(places)
         return {
-            "wss@95": _saved(places, total, 0.95),
-            "wss@100": _saved(places, total, 1.0),
+            "wss@95": _work_saved(places, total, 0.95),
+            "wss@100": _work_saved(places, total, 1.0),
             "rrf@10": 100 * float(relevant_read[max(1, round(total / 10)) - 1]) / len(places),
             "atd": 100 * float(places.mean()) / total,
             "recall@stop": recall,
@@ -56,13 +56,14 @@ class SimulatedReview:
         }
 
 
-def _saved(places: NDArray[np.intp], total: int, recall: float) -> float:
+def _work_saved(places: NDArray[np.intp], total: int, recall: float) -> float:
     """Return the work saved over sampling (WSS), in percent.
 
-    This is the share of documents that need not be read to reach a recall, minus the share for a random reading order.
+    This is the share of documents that are still unread when a recall is reached, minus the share that would be unread
+    if the documents were read in random order.
 
     Args:
-        places: Positions of the relevant documents in the reading order, from 1.
+        places: The 1-based positions of the relevant documents in the reading order, ascending.
         total: Number of documents.
         recall: The recall to reach, 0 to 1.
     """
@@ -110,10 +111,10 @@ def simulate(collection: Collection, seed: int, batch: int, target: float, docum
 
 
 def review_report(collection: Collection, seeds: int, batch: int, target: float = 0.95) -> dict[str, object]:
-    """Simulate several reviews of a test collection's first query, and report their measures.
+    """Simulate several systematic reviews, in which documents about a topic are read, and report their measures.
 
     Args:
-        collection: The test collection.
+        collection: The test collection. Its first query is the topic of the reviews.
         seeds: Number of simulations, each with its own seed.
         batch: Number of documents that are read before the ranking is updated.
         target: The recall at which a review may stop, 0 to 1.

@@ -63,8 +63,8 @@ class Hits:
     window: int
 
     @property
-    def read(self) -> NDArray[np.int64]:
-        """The positions of the w hits in the rescore window, shape (w,). A reranker reads these documents."""
+    def window_positions(self) -> NDArray[np.int64]:
+        """The positions of the w hits in the rescore window, which a reranker may reorder, shape (w,)."""
         return self.positions[: self.window]
 
     def reranked(self, factors: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -77,11 +77,11 @@ class Hits:
             The positions of all n hits, shape (n,): the reordered window, followed by the other hits.
         """
         order = np.argsort(-self.scores[: self.window] * factors, kind="stable")
-        return np.concatenate([self.read[order], self.positions[self.window :]])
+        return np.concatenate([self.window_positions[order], self.positions[self.window :]])
 
 
 class SearchableCollection(Protocol):
-    """The interface of a test collection that can be searched as the service would search it."""
+    """The interface of an indexed test collection, whose searches return the same hits as the service."""
 
     def hits(self, search: SimulatedSearch) -> Hits:
         """Return the hits of a search, best first."""
@@ -99,7 +99,7 @@ def served_by(serve: Serve, system: System, documents: Sequence[str]) -> Served:
 
     Args:
         serve: A function that creates the service's search over documents.
-        system: A system with dense vectors, which also determines the weight of the similarity.
+        system: A system with dense vectors. Its own weight of the similarity is used.
         documents: The texts of the documents.
 
     Returns:
@@ -118,10 +118,10 @@ def scores_of(ranking: NDArray[np.int64], count: int) -> NDArray[np.float64]:
 
     Args:
         ranking: Positions of the n hits, best first, shape (n,).
-        count: Number of all documents.
+        count: Number of documents in the collection.
 
     Returns:
-        Scores of shape (``count``,): n for the best hit, 1 for the last hit, and -inf for all other documents.
+        Scores of shape (``count``,): n for the best hit, 1 for the last hit, and -inf for documents that are not hits.
     """
     scores = np.full(count, -np.inf)
     scores[ranking] = np.arange(len(ranking), 0, -1)

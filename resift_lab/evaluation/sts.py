@@ -59,7 +59,7 @@ def run_sts(system: System, files: Sequence[SentencePairs]) -> list[StsTask]:
         The predictions and gold scores of each task of each file.
 
     Raises:
-        BadInput: If two files have the same name, or every task has fewer than the two pairs that a correlation needs.
+        BadInput: If two files have the same name, or no task has at least two pairs.
     """
     if len({pairs.name for pairs in files}) < len(files):
         raise BadInput(
@@ -101,10 +101,14 @@ def summary(tasks: Sequence[StsTask]) -> dict[str, Any]:
         tasks: The predictions of a system, by task.
 
     Returns:
-        A dictionary with ``spearman`` and ``pearson`` (means over tasks, weighted by their number of pairs),
-        ``spearman_all`` and ``pearson_all`` (computed over all pairs of a file, and averaged over files) and ``pairs``,
-        the number of pairs. ``files`` and ``tasks`` map names to the same entries for each file and task, except that
-        tasks have no ``…_all``. The correlation of a task with a single pair is None, and has no weight.
+        A dictionary with these entries:
+
+        - ``spearman`` and ``pearson``: means over the tasks, weighted by their number of pairs.
+        - ``spearman_all`` and ``pearson_all``: computed over all pairs of a file, and averaged over the files.
+        - ``pairs``: the number of pairs.
+        - ``files`` and ``tasks``: the same entries for each file and each task. Tasks have no ``…_all``.
+
+        The correlation of a task with a single pair is None, and the means ignore it.
     """
     members: dict[str, list[StsTask]] = {}
     for task in tasks:
@@ -143,10 +147,10 @@ def _averages(tasks: Sequence[StsTask], metrics: dict[str, Callable[..., float]]
 
     Args:
         tasks: The predictions and gold scores of each task. Tasks with fewer than two pairs are ignored.
-        metrics: The functions that compute a correlation, by name.
+        metrics: A dictionary from the name of each correlation to the function that computes it.
 
     Returns:
-        The mean of each correlation, or None if every task has fewer than two pairs.
+        The mean of each correlation, by name. None if every task has fewer than two pairs.
     """
     usable = _usable(tasks)
     weights = [len(task.gold) for task in usable]
@@ -166,7 +170,7 @@ def intervals(tasks: Sequence[StsTask], seed: int) -> dict[str, tuple[float, flo
         seed: Seed of the bootstrap.
 
     Returns:
-        The lower and the upper limit, by the name of the correlation.
+        A dictionary from ``spearman`` and ``pearson`` to the lower and the upper limit.
 
     Source:
         Efron and Tibshirani 1993, the percentile bootstrap.

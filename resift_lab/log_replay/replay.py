@@ -19,15 +19,15 @@ Rank = Callable[[str, Sequence[Judgement]], tuple[Ranking, Ranking]]
 
 @dataclass(frozen=True)
 class Observation:
-    """The effect of a client's session on a clicked document: its rank when the search is repeated without and with it.
+    """The ranks of a clicked document when its search is repeated, first without and then with the client's session.
 
     Attributes:
         client: The id of the client.
-        position: The position at which the document was clicked, from 1, or None if the log does not contain the
-            position.
+        position: The 1-based position at which the document was shown and clicked, or None if the log does not contain
+            the position.
         earlier: The number of documents that the client had clicked before this search.
-        without: The rank without a session, from 1, or None if the document is not among the hits.
-        with_session: The rank in the session, from 1, or None if the document is not among the hits.
+        without: The 1-based rank without a session, or None if the document is not among the hits.
+        with_session: The 1-based rank in the session, or None if the document is not among the hits.
     """
 
     client: str
@@ -74,9 +74,9 @@ class Log:
     Attributes:
         index: The name of the index.
         queries: The queries of the log, by query id.
-        documents: The ids of documents in the index, by the object that an event refers to.
+        documents: The id of the document in the index, by the reference that an event uses for the document.
         actions: The grade that each action, such as a click, gives to a document.
-        seconds: The number of seconds for which an event counts in a session.
+        seconds: How long an event counts in a session, in seconds.
     """
 
     index: str
@@ -157,14 +157,14 @@ def _clicked(search: _LoggedSearch, log: Log, skipped: Skipped) -> dict[str, int
     """Return the documents that a client clicked in a search.
 
     Args:
-        search: The search.
+        search: The search and its events.
         log: The log, which contains the ids of documents.
         skipped: The counters of clicks that cannot be replayed. Clicks on objects that are not documents of the index
             are added to ``skipped.unknown``.
 
     Returns:
-        The position of each clicked document, from 1, by document id. The position is None if the log does not
-        contain it.
+        The 1-based position of each clicked document, by document id. The position is None if the log does not contain
+        it.
     """
     # UBI's specification does not say whether ordinals start at 0 or 1 ("nth"), and its own sample starts at 0.
     first = 0 if any(event.ordinal == 0 for event in search.events) else 1
@@ -193,7 +193,7 @@ def _judgements(past: Sequence[UbiEvent], log: Log) -> list[Judgement]:
 
 
 def _ranks(ranking: Ranking) -> dict[str, int]:
-    """Return the rank of each document in a ranking, from 1, by document id.
+    """Return the 1-based rank of each document in a ranking, by document id.
 
     If a document occurs twice, the better rank counts.
     """

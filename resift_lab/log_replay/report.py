@@ -115,7 +115,7 @@ class Report:
 
     @property
     def lines(self) -> list[str]:
-        """English sentences that explain the sample, the skipped clicks, the checks and the bias of click logs."""
+        """English sentences about the sample, the skipped clicks, the A/A check and the bias of click logs."""
         sample = "all clients" if self.share == 1 else f"{100 * self.share:.3g} % of the clients, drawn at random"
         robots = f"; {self.robots} clients with too many events were excluded" if self.robots else ""
         skipped = self.skipped
@@ -152,12 +152,15 @@ def _cells(row: Row) -> list[str]:
 def rows_of(observations: Sequence[Observation], seed: int = 0) -> dict[str, Row]:
     """Compare the ranks of clicked documents with and without sessions, for several groups of clicks.
 
+    Clicks are grouped, for example, by the position at which the document was shown.
+
     Args:
         observations: The ranks of the clicked documents.
         seed: The seed of the bootstrap.
 
     Returns:
-        The metrics of each group, by its name, such as "clicked at 1". Groups without clicks are left out.
+        A dictionary from the name of each group, such as "clicked at 1", to its metrics. Groups without clicks are left
+        out.
     """
     rng = np.random.default_rng(seed)
     groups = {name: [click for click in observations if belongs(click)] for name, belongs in _GROUPS.items()}
@@ -170,7 +173,11 @@ def _row(clicks: Sequence[Observation], rng: np.random.Generator, weighted: bool
     Args:
         clicks: The ranks of the clicked documents.
         rng: The source of random numbers for the bootstrap.
-        weighted: Whether to weight each click by the position at which the document was shown, at most 10.
+        weighted: Whether to weight each click by the position at which the document was shown. The largest weight is
+            10. Without a position, the weight is 1.
+
+    Returns:
+        The metrics of the group.
     """
     without = np.array([_reciprocal(click.without) for click in clicks])
     with_session = np.array([_reciprocal(click.with_session) for click in clicks])
@@ -199,8 +206,8 @@ def _row(clicks: Sequence[Observation], rng: np.random.Generator, weighted: bool
 def false_alarms(observations: Sequence[Observation], seed: int = 0) -> int:
     """Check the confidence intervals with an A/A test, in which the true difference is 0.
 
-    Each of the ``RUNS`` runs swaps the rankings with and without the session of each client with a chance of 0.5, and
-    computes the 95 % interval of the difference.
+    There are ``RUNS`` runs. In each run, the rankings with and without the session are swapped for each client with
+    probability 0.5, and the 95 % interval of the difference is computed.
 
     Args:
         observations: The ranks of the clicked documents.
@@ -270,15 +277,15 @@ def _ratio(sums: Numbers, counts: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def _by_client(clicks: Sequence[Observation], weights: Numbers) -> tuple[Numbers, Numbers]:
-    """Sum up how much sessions change reciprocal ranks, for each client.
+    """For each client, add up the changes in reciprocal rank that sessions cause.
 
     Args:
         clicks: The ranks of the clicked documents, with and without the session.
         weights: The weight of each click.
 
     Returns:
-        For each of the n clients, the weighted sum of the differences of the client's clicks, shape (n,), and the sum
-        of the weights of the client's clicks, shape (n,).
+        For each of n clients, the weighted sum of the changes over the client's clicks, shape (n,), and the sum of the
+        weights of these clicks, shape (n,).
     """
     clients = {client: row for row, client in enumerate(dict.fromkeys(click.client for click in clicks))}
     sums, counts = np.zeros(len(clients)), np.zeros(len(clients))
@@ -289,5 +296,5 @@ def _by_client(clicks: Sequence[Observation], weights: Numbers) -> tuple[Numbers
 
 
 def _reciprocal(rank: int | None) -> float:
-    """Return 1 / rank, or 0 for a document that is not among the hits."""
+    """Return 1 / rank, or 0 if the rank is None, which means that the document is not among the hits."""
     return 0.0 if rank is None else 1.0 / rank

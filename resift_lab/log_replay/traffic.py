@@ -25,14 +25,14 @@ class Sample:
     """A random sample of the clients in a click log.
 
     Attributes:
-        of_client: The events of each client in the sample, by the id of the client.
+        events_by_client: The events of each client in the sample, by the id of the client.
         share: The share of the log's clients that are in the sample, 0 to 1.
         events: The number of events in the whole log.
         robots: The number of clients in the sample that were excluded because they have more than ``MAX_EVENTS``
             events.
     """
 
-    of_client: dict[str, list[UbiEvent]] = field(default_factory=dict)
+    events_by_client: dict[str, list[UbiEvent]] = field(default_factory=dict)
     share: float = 1.0
     events: int = 0
     robots: int = 0
@@ -40,13 +40,15 @@ class Sample:
     @property
     def events_of_all(self) -> list[UbiEvent]:
         """The events of all clients in the sample."""
-        return [event for events in self.of_client.values() for event in events]
+        return [event for events in self.events_by_client.values() for event in events]
 
     def objects(self, queries: Mapping[str, UbiQuery]) -> set[Object]:
-        """Return all references to documents in the sample: in its events, and in the lists of hits of its searches.
+        """Return the references to all documents that the sample contains.
+
+        These are the documents of the sample's events, and the hits that were shown in the sample's searches.
 
         Args:
-            queries: The queries of the log, by query id. Each query lists its hits.
+            queries: The queries of the log with their hits, by query id.
         """
         events = self.events_of_all
         searches = {(event.query_id, event.object_field) for event in events if event.query_id in queries}
@@ -70,7 +72,7 @@ def sample_clients(events: Iterable[UbiEvent], actions: Actions, searches: int, 
         Bottom-k sampling, Cohen and Kaplan 2007.
     """
     sample, in_memory, clicked = Sample(), 0, 0
-    of_client: dict[str, _Client] = {}
+    events_by_client: dict[str, _Client] = {}
     # A heap of the clients in the sample, with the highest hash first (negated, because heapq keeps the lowest first).
     highest: list[tuple[float, str]] = []
     for event in events:
@@ -81,25 +83,33 @@ def sample_clients(events: Iterable[UbiEvent], actions: Actions, searches: int, 
         hash_value = _hash(seed, name)
         if hash_value >= sample.share:
             continue
-        if name not in of_client:
-            of_client[name] = _Client()
+        if name not in events_by_client:
+            events_by_client[name] = _Client()
             heapq.heappush(highest, (-hash_value, name))
-        client = of_client[name]
+        client = events_by_client[name]
         added_events, added_searches = client.add(event, grade > 0)
         in_memory += added_events
         clicked += added_searches
         while clicked > searches or in_memory > _MAX_EVENTS_IN_MEMORY:
             negative, last = heapq.heappop(highest)
-            sample.share, removed = -negative, of_client.pop(last)
+            sample.share, removed = -negative, events_by_client.pop(last)
             in_memory -= len(removed.events)
             clicked -= len(removed.clicked)
-    sample.robots = sum(client.is_robot for client in of_client.values())
-    sample.of_client = {name: client.events for name, client in sorted(of_client.items()) if client.events}
+    sample.robots = sum(client.is_robot for client in events_by_client.values())
+    sample.events_by_client = {
+        name: client.events for name, client in sorted(events_by_client.items()) if client.events
+    }
     return sample
 
 
 class _Client:
-    """The events of a client that have been read so far, and the searches in which the client has clicked."""
+    """The events of a client that have been read so far.
+
+    Attributes:
+        events: The stored events.
+        clicked: The searches in which the client clicked a document.
+        is_robot: Whether the client has more than ``MAX_EVENTS`` events. The events of such a client are deleted.
+    """
 
     def __init__(self) -> None:
         self.events: list[UbiEvent] = []
@@ -112,7 +122,7 @@ class _Client:
         A client with more than ``MAX_EVENTS`` events is marked as a robot, and all of its events are deleted.
 
         Args:
-            event: The event.
+            event: The event to add.
             is_click: Whether the event is a click.
 
         Returns:
@@ -131,7 +141,7 @@ class _Client:
 
 
 def _hash(seed: int, client: str) -> float:
-    """Map the id of a client to a number from 0 to 1. The numbers of many ids are uniformly distributed.
+    """Map the id of a client to a pseudo-random number from 0 to 1, which is always the same for the same id and seed.
 
     Args:
         seed: The seed of the hash function.

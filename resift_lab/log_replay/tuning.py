@@ -51,16 +51,16 @@ class Choice:
 
 
 def choose(values: Values, start: Tuning, seed: int = 0) -> Choice:
-    """Search for better constants of sessions, and check by cross-validation that they are significantly better.
+    """Look for better constants for searches in sessions, and verify the improvement by two-fold cross-validation.
 
     Args:
         values: A function that evaluates constants. It returns a value for each client or query, and NaN for clients or
             queries without a value.
-        start: The present constants.
+        start: The current constants.
         seed: The seed of the division into two halves and of the significance test.
 
     Returns:
-        The choice. It contains the new constants if they are significantly better, otherwise the present constants.
+        The choice. It contains the new constants if they are significantly better, otherwise the current constants.
     """
     cache: dict[tuple[float, ...], Numbers] = {}
 
@@ -93,13 +93,13 @@ def choose(values: Values, start: Tuning, seed: int = 0) -> Choice:
 
 
 def _best(values: Values, start: Tuning, part: NDArray[np.bool_]) -> Tuning:
-    """Choose the best value of each constant separately, while the other constants have their present values.
+    """Choose the best value of each constant, one constant at a time, while the others keep their current values.
 
     A constant is changed only if the mean improvement is larger than its standard error.
 
     Args:
         values: The function that evaluates constants.
-        start: The present constants.
+        start: The current constants.
         part: True for the clients or queries to choose the constants with, shape (n,).
     """
     best, before = start, values(start)[part]

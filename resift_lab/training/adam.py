@@ -22,19 +22,19 @@ _LOWEST_RATE = 0.02
 
 
 def remaining_rate(step: int, total: int) -> float:
-    """Return the factor by which to multiply the initial learning rate at a step of a training.
+    """Return the factor by which to multiply the initial learning rate at a training step.
 
-    The factor falls linearly from 1 to 0.02 and then stays constant.
+    The factor falls linearly, from 1 at the first step to 0 at the end of the training, but never below 0.02.
 
     Args:
-        step: The number of the step, from 0.
+        step: The step, counted from 0.
         total: The total number of steps.
     """
     return max(1 - step / total, _LOWEST_RATE)
 
 
 class Adam:
-    """The Adam optimiser for large arrays, of which each step updates only some rows.
+    """The Adam optimiser for large arrays. Each step updates only some rows of an array.
 
     An update changes only the moments of the updated rows. The bias correction counts every update.
 
@@ -52,13 +52,13 @@ class Adam:
         self.first_moment, self.second_moment = np.zeros_like(values), np.zeros_like(values)
 
     def update(self, rows: NDArray[Any], gradient: Floats, step: int, remaining: float) -> None:
-        """Change some rows of the parameters in the direction of a smaller loss.
+        """Change some rows of the parameters so that the loss becomes smaller.
 
         Args:
-            rows: The numbers of the R rows to update, shape (R,).
+            rows: The row numbers of the R rows to update, shape (R,).
             gradient: The gradient of the loss with respect to these rows, shape (R,), or (R, D) for vectors of D
                 dimensions.
-            step: The number of the step, from 1.
+            step: The training step, counted from 1.
             remaining: The factor by which the learning rate is multiplied, 0 to 1, see :func:`remaining_rate`.
         """
         first = self.first_moment[rows] * np.float32(_BETA_FIRST) + gradient * np.float32(1 - _BETA_FIRST)

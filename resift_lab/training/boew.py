@@ -41,7 +41,8 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
     """The network of RO-BoEW, a bag of embedded words that is trained for retrieval.
 
     For V words, D dimensions and K codewords, its parameters are the word vectors (V, D), the logarithms of the word
-    weights (V, 1), the codebook (K, D), the width σ (a scalar) and the mask r (K,), all float32.
+    weights (V, 1), the codebook (K, D), a scalar width σ, and a mask r (K,), all float32. Distances between words and
+    codewords are divided by the width. The mask weights the codewords in the vector of a text.
 
     Args:
         table: The words to train, most frequent first, with initial vectors and weights.
@@ -73,7 +74,7 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
         self._add_width_and_head(options)
 
     def _add_width_and_head(self, options: RoBoewOptions) -> None:
-        """Create the width of the membership function, and the mask that multiplies the share of each codeword.
+        """Create two parameters: the width, by which distances to codewords are divided, and the mask of the codewords.
 
         Args:
             options: The settings, with the initial width and the number of codewords.
@@ -90,14 +91,13 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
         return self.width.square()
 
     def text_vectors(self, pooled: torch.Tensor) -> torch.Tensor:
-        """Compute the vectors of texts from the memberships of their words, s = r ⊙ z.
+        """Multiply the mean memberships of each text's words by the trained mask r: s = r ⊙ z.
 
         Args:
-            pooled: The weighted mean z of the memberships of each text's words, for n texts and K codewords, shape
-                (n, K).
+            pooled: The weighted mean z of the words' memberships in the K codewords, for each of n texts, shape (n, K).
 
         Returns:
-            Vectors of shape (n, K).
+            The vectors of the texts, shape (n, K).
 
         Source:
             Passalis and Tefas 2018, equation 4.
@@ -105,15 +105,17 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
         return pooled * self.mask
 
     def head_arrays(self) -> dict[str, Any]:
-        """Return the trained parameters that are applied after pooling, for the exported model.
+        """Return the trained parameters that the exported model applies after pooling.
 
         Returns:
-            A dictionary with ``mask``, the factor of each codeword.
+            A dictionary with ``mask``, the factors of the K codewords, shape (K,).
         """
         return {"mask": self.mask.detach().numpy().copy()}
 
     def membership(self, rows: torch.Tensor) -> torch.Tensor:
-        """Compute how strongly words belong to each codeword, u = softmax over k of -‖x - v_k‖ / scale.
+        """Compute how strongly each word belongs to each codeword.
+
+        The memberships of a word x are the softmax over the codewords v_k of -‖x - v_k‖ / σ, where σ is the width.
 
         Args:
             rows: The vectors x of n words of D dimensions, shape (n, D).
@@ -137,7 +139,7 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
                 segments of a text are adjacent rows.
 
         Returns:
-            The vector of each text, shape (n, R) for R dimensions. A segment without words has zero memberships.
+            The vector of each text, shape (n, R) for R dimensions. A segment without words contributes zeros.
 
         Source:
             Passalis and Tefas 2018, equations 1 to 4; the word weights in equation 3 are an addition.
@@ -189,12 +191,15 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
     def export(self, table: WordVectors, vectors: WordVectors, info: dict[str, Any]) -> Model:
         """Convert the network to a model that does not need PyTorch.
 
-        The model's table contains the memberships of each word in the codewords.
+        The model's table contains the membership of each word in the codewords.
 
         Args:
-            table: The trained words.
-            vectors: The original word vectors. Words that were not trained are appended to the model's table.
+            table: The words that were trained.
+            vectors: The original word vectors. Words that are not in ``table`` are added to the model, too.
             info: The summary of the training, to be saved with the model.
+
+        Returns:
+            The model.
         """
         untrained = np.array([row for row, word in enumerate(vectors.words) if table.index[word] < 0], np.int64)
         words = table.words + [vectors.words[row] for row in untrained]

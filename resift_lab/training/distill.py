@@ -74,13 +74,13 @@ def read_words(path: str | Path) -> Iterator[str]:
 
 
 def round_rows(rows: Floats, levels: int) -> Floats:
-    """Round the numbers of each vector to a few different values, so that the vectors compress better.
+    """Round the components of each vector to a small number of values, so that the vectors compress better.
 
-    The values are multiples of a step: the vector's largest absolute value, divided by ``levels``.
+    The values are multiples of a step, which is the vector's largest absolute component, divided by ``levels``.
 
     Args:
         rows: n vectors of D dimensions, shape (n, D).
-        levels: The number of steps from 0 to the largest absolute value of a vector.
+        levels: The number of steps from 0 to the largest absolute component of a vector.
 
     Returns:
         Rounded vectors of shape (n, D), float32.
@@ -138,7 +138,7 @@ def distill(
 
 
 def _usable(words: Iterable[str], limit: int | None) -> list[str]:
-    """Select distinct words that :func:`resift.text.tokenize` leaves whole.
+    """Select the distinct words that :func:`resift.text.tokenize` does not split.
 
     Args:
         words: The words, in the order of preference.

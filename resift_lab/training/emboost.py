@@ -83,11 +83,12 @@ def train(
 class _Network(torch.nn.Module):  # type: ignore[misc]
     """EmBoost's residual network in PyTorch.
 
-    Besides the weights of the network, it trains a weight for each source of the word vectors.
+    The word vectors may be concatenated from several sources. In addition to its layers, the network trains a weight
+    for each source.
 
     Args:
         dim: The number of dimensions of the word vectors.
-        blocks: The number of dimensions from each source of the word vectors.
+        blocks: For each source, its number of dimensions in the concatenated word vectors.
         options: The settings of the training.
 
     Source:
@@ -125,7 +126,7 @@ class _TrainingData:
     """The training data of EmBoost: word vectors, and the word ids of the queries and of their relevant documents.
 
     Args:
-        table: The word vectors, which are multiplied by their weights.
+        table: The word vectors. Each vector is multiplied by the weight of its word.
         judged: The queries with their relevant documents.
     """
 
@@ -183,7 +184,7 @@ def export(table: WordVectors, network: Any, options: EmBoostOptions) -> Residua
 
 
 def _mean_length(table: WordVectors) -> float:
-    """Return the mean length of the weighted word vectors of a table, by which training divides the vectors."""
+    """Return the mean length of the weighted word vectors of a table. Training divides all vectors by this length."""
     return max(float(np.linalg.norm(table.rows() * table.weights[:, None], axis=1).mean()), 1e-12)
 
 

@@ -86,8 +86,8 @@ class Verdict:
     def replaces(self, other: Verdict) -> bool:
         """Return whether the model of this verdict should be used instead of the model of another verdict.
 
-        The model must make searches better than BM25 alone. If the other model does so, too, this model must also be
-        significantly better than the other model.
+        This model must make searches better than BM25 alone. If the other model also makes them better, this model must
+        be significantly better than the other model.
 
         Args:
             other: The verdict on the other model, from the same gate and thus for the same documents.
@@ -111,12 +111,12 @@ def is_better(values: Numbers, baseline: Numbers, significant: float = SIGNIFICA
 
 @dataclass(frozen=True)
 class _Probe:
-    """A query made of words of a document, and the document without these words.
+    """A query of words drawn from a document, and the document with these words removed.
 
     Attributes:
         query: The text of the query.
-        reduced: The text of the document after some or all occurrences of the query's words were removed. A search for
-            the query should return this text.
+        reduced: The text of the document, from which some or all occurrences of the query's words were removed. It is
+            the only relevant document for the query.
     """
 
     query: str
@@ -124,10 +124,11 @@ class _Probe:
 
 
 class Gate:
-    """A test of whether a model's vectors improve the ranking, which needs no relevance judgements.
+    """A test of whether a model's vectors improve the ranking. It needs no relevance judgements.
 
-    The gate draws words from some test documents as queries, removes these words from the documents, and measures at
-    which rank a search for a query returns the reduced document. BM25 alone cannot find it by the removed words.
+    The gate draws words of a test document as a query, removes them from the document, and measures the rank of the
+    reduced document in a search for the query. BM25 cannot match words that were removed, so a better rank shows what
+    the vectors contribute.
 
     Args:
         documents: The words of each document.
@@ -179,8 +180,8 @@ class Gate:
         alphas = [alpha_from_beta(share * beta_from_alpha(model.alpha)) for share in SHARES]
         measured: dict[int, list[Numbers]] = {}
         for probes in self._rounds:
-            own = reduced_vectors[: len(probes)]
-            for row, values in self._measure_round(model, alphas, vectors, own, probes).items():
+            round_vectors = reduced_vectors[: len(probes)]
+            for row, values in self._measure_round(model, alphas, vectors, round_vectors, probes).items():
                 measured.setdefault(row, []).append(values)
             reduced_vectors = reduced_vectors[len(probes) :]
         if not measured:
@@ -195,7 +196,12 @@ class Gate:
         )
 
     def _measure_round(
-        self, model: Model, alphas: Sequence[float], vectors: Floats, own: Floats, probes: Mapping[int, _Probe]
+        self,
+        model: Model,
+        alphas: Sequence[float],
+        vectors: Floats,
+        reduced_vectors: Floats,
+        probes: Mapping[int, _Probe],
     ) -> dict[int, Numbers]:
         """Run a query for each test document, with BM25 alone and with several weights of the vectors.
 
@@ -203,7 +209,8 @@ class Gate:
             model: The model that encodes the queries.
             alphas: The A weights to measure.
             vectors: The vectors of all N documents, shape (N, K) for K dimensions.
-            own: The vectors of the n reduced documents, shape (n, K).
+            reduced_vectors: The vectors of the n reduced test documents, shape (n, K). They replace the vectors of the
+                complete documents.
             probes: The n queries with their reduced documents, by the position of the test document.
 
         Returns:
@@ -214,7 +221,7 @@ class Gate:
         rows = list(probes)
         queries = [probe.query for probe in probes.values()]
         vectors = vectors.copy()
-        vectors[rows] = own
+        vectors[rows] = reduced_vectors
         words = self._bm25.queries(queries)
         scores = (words @ self._rows.T).toarray()
         reduced = [probe.reduced for probe in probes.values()]
@@ -227,19 +234,19 @@ class Gate:
 
 
 def _ndcg(model: Model, scores: Floats, row: int, query: Floats, vectors: Floats, alphas: Sequence[float]) -> Numbers:
-    """Return nDCG@10 of a query with a single relevant document, with several weights of the vectors.
+    """Return nDCG@10 of a query with a single relevant document: by BM25 alone, and with each weight of the vectors.
 
     Args:
         model: The model that computes similarities.
-        scores: The BM25 scores of all documents, shape (N,).
+        scores: The BM25 scores of all N documents, shape (N,).
         row: The position of the relevant document.
         query: The vector of the query, shape (K,).
-        vectors: The vectors of all N documents, shape (N, K) for K dimensions.
+        vectors: The vectors of the documents, shape (N, K) for K dimensions.
         alphas: The A weights.
 
     Returns:
-        nDCG@10 with BM25 alone and with each weight, shape (1 + A,). It is zero if the document is not among BM25's
-        first 100 hits.
+        nDCG@10 by BM25 alone and with each weight, shape (1 + A,). All values are 0 if the document is not among the
+        first 100 hits of BM25.
     """
     candidates = np.argsort(-scores, kind="stable")[:_CANDIDATES]
     candidates = candidates[scores[candidates] > 0]

@@ -54,7 +54,7 @@ def bm25_scores(collection: Collection) -> Iterator[NDArray[Any]]:
 
 
 def bm25_candidates(collection: Collection, count: int) -> list[Positions]:
-    """Return the best documents of each query by BM25.
+    """Return the documents with the highest BM25 scores for each query.
 
     Args:
         collection: The documents and queries.

@@ -76,7 +76,7 @@ class Trainer:
         self._step, self._steps = 0, options.epochs * -(-len(queries) // self._batch)
 
     def _parameters(self) -> Parameters:
-        """Return the parameters of the initial reranker, as arrays that can be trained.
+        """Copy the parameters of the initial reranker into trainable arrays.
 
         Each frequent query word has a shift, a vector that is added to its word vector in queries. A shift starts at
         zero if the initial reranker has no shift for the word.
@@ -112,10 +112,10 @@ class Trainer:
         return self.export()
 
     def epoch(self, number: int) -> Iterator[int]:
-        """Train on all queries once, in a random order that depends only on the seed and the number of the epoch.
+        """Train on all queries once, in a random order that depends only on the seed and the epoch.
 
         Args:
-            number: Number of the epoch, from 0.
+            number: The epoch, counted from 0.
 
         Yields:
             After each step, the number of queries that have been processed in this epoch.
@@ -127,7 +127,7 @@ class Trainer:
             for query in batch:
                 if len(self.queries[query]):
                     self._add_gradient(query, rng)
-            self._move(len(batch))
+            self._apply_gradient(len(batch))
             yield start + len(batch)
 
     def _add_gradient(self, query: int, rng: np.random.Generator) -> None:
@@ -145,11 +145,11 @@ class Trainer:
         mean_length = self.start.parameters.mean_length
         self.gradient.add_query(self.parameters, self.documents, mean_length, self.queries[query], chosen)
 
-    def _move(self, queries: int) -> None:
+    def _apply_gradient(self, queries: int) -> None:
         """Update the parameters with the gradient of a batch, and reset the gradient to zero.
 
         Args:
-            queries: The number of queries in the batch, by which the summed gradient is divided.
+            queries: The number of queries in the batch. The summed gradient is divided by this number.
         """
         parameters, gradient, scale = self.parameters, self.gradient, np.float32(1 / queries)
         remaining = remaining_rate(self._step, self._steps)
@@ -221,7 +221,7 @@ def _hard_negatives(
 
 
 def _frequent_words(queries: Sequence[NDArray[np.int64]], count: int) -> NDArray[np.int64]:
-    """Return the words that occur in many queries.
+    """Return the words that occur in many queries. A word is represented by its row in a table of word vectors.
 
     Args:
         queries: The row numbers of the distinct words of each query.

@@ -52,13 +52,14 @@ class Parameters:
     ) -> Parameters:
         """Create parameters from word vectors, with shifts of zero.
 
-        A shift is a vector that is added to the vector of a word in queries.
+        A shift is a vector that is added to the vector of a word when the word occurs in a query.
 
         Args:
             rows: The vectors of V words with D dimensions, shape (V, D).
             weights: The word weights, shape (V,).
             shifted: The row numbers of the words that have a shift.
-            scoring: The initial threshold and length penalty.
+            scoring: The initial scoring parameters: the threshold, above which a similarity counts, and the length
+                penalty of documents.
         """
         shift_of = np.full(len(rows), -1, np.int64)
         shift_of[shifted] = np.arange(len(shifted))
@@ -71,7 +72,7 @@ class Parameters:
         )
 
     def query_rows(self, words: NDArray[np.int64]) -> Floats:
-        """Return the vectors of a query's words, including their shifts.
+        """Return the vectors of a query's words. Words with a shift are returned with the shift added.
 
         Args:
             words: The row numbers of the m words, shape (m,).
@@ -110,7 +111,7 @@ class Gradient:
     def clear(self) -> None:
         """Set the gradient to 0.
 
-        Only the rows that have changed are written, because the array of all rows is large.
+        The array of word gradients is large, so only rows that are not zero are written.
         """
         self.rows[self.touched] = 0
         self.log_weights[:], self.shifts[:], self.scalars[:] = 0, 0, 0
@@ -124,10 +125,10 @@ class Gradient:
         words: NDArray[np.int64],
         chosen: NDArray[np.int64],
     ) -> None:
-        """Add the gradient of a query's loss: the cross-entropy of choosing the relevant among several documents.
+        """Add the gradient of a query's loss.
 
-        Documents without words are ignored. Nothing is added if the relevant document has no words, or if no other
-        document has words.
+        The loss is the cross-entropy of choosing the relevant document from several documents. Documents without words
+        are ignored. Nothing is added if the relevant document has no words, or if no other document has words.
 
         Args:
             parameters: The current parameters.
@@ -156,9 +157,9 @@ class Gradient:
     def _add_by_match(
         self, parameters: Parameters, words: NDArray[np.int64], best: Floats, lengths: Floats
     ) -> NDArray[np.float32]:
-        """Add the gradient of a query's loss with respect to the scalar parameters and the word weights.
+        """Add the gradient of a query's loss with respect to the scoring parameters and the word weights.
 
-        The word weights are represented by their logarithms, so their gradient is the gradient of the logarithms.
+        The word weights are trained as logarithms, so the gradient is the one of the logarithms.
 
         Args:
             parameters: The current parameters.
@@ -219,14 +220,14 @@ class _WordPairs:
         self.best = np.maximum.reduceat(self._similarities, starts, axis=1)
 
     def spread(self, by_best: NDArray[np.float32]) -> Floats:
-        """Convert the gradient with respect to :attr:`best` to a gradient with respect to all word similarities.
+        """Convert the gradient with respect to :attr:`best` to a gradient with respect to all similarities.
 
         Args:
-            by_best: The gradient with respect to the largest similarities, shape (m, n).
+            by_best: The gradient with respect to the largest similarities in :attr:`best`, shape (m, n).
 
         Returns:
-            The gradient with respect to the similarity of each document word and query word, shape (u, m). It is 0 for
-            pairs that do not have the largest similarity in any document.
+            The gradient with respect to the similarity of each document word to each query word, shape (u, m). It is 0
+            for a similarity that is not the largest in any document.
         """
         is_best = self._similarities == np.repeat(self.best, self._sizes, axis=1)
         by_occurrence = np.repeat(by_best, self._sizes, axis=1) * is_best

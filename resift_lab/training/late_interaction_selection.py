@@ -119,8 +119,8 @@ def train_reranker(
 def _adjusted(options: LateInteractionOptions, collection: Collection, queries: int) -> LateInteractionOptions:
     """Adjust the settings of a training to the size of the collection.
 
-    The pool of candidates becomes smaller than the number of documents. If there are few queries, there are more
-    epochs.
+    The pool of candidates is limited to fewer documents than the collection has. If there are few queries, the number
+    of epochs is increased.
 
     Args:
         options: The settings.
@@ -173,7 +173,7 @@ class _Training:
         self.documents = self.start.prepare(collection.documents)
 
     def require_learnable(self, queries: Positions) -> None:
-        """Check that at least one of some queries can be used for training, because it has an irrelevant candidate.
+        """Check that at least one of the given queries has an irrelevant candidate, so that training can use it.
 
         Args:
             queries: The positions of the queries.
@@ -219,7 +219,7 @@ class _Training:
 
 
 class _Hits:
-    """The hits of queries without a reranker, with the texts of the top-ranked hits, so that they can be reranked.
+    """The hits of queries before reranking, with the texts of the hits that a reranker may reorder.
 
     Args:
         collection: The documents and judged queries.
@@ -230,10 +230,12 @@ class _Hits:
     def __init__(self, collection: Collection, documents: PreparedDocuments, served: Served) -> None:
         self.collection = collection
         self.results = [served(query) for query in collection.queries]
-        self._texts = [select_documents(documents, hits.read) for hits in self.results]
+        self._texts = [select_documents(documents, hits.window_positions) for hits in self.results]
 
     def trusted_scores(self, model: LateInteraction) -> list[Floats]:
         """Score the top-ranked hits of each query with a reranker.
+
+        Scores are reduced for queries with words that the reranker does not know.
 
         Args:
             model: The reranker.
@@ -245,10 +247,13 @@ class _Hits:
         return [model.trusted_scores(query, texts) for query, texts in pairs]
 
     def run(self, model: LateInteraction | None) -> Run:
-        """Evaluate the ranking of the hits.
+        """Measure the ranking of the hits of all queries.
 
         Args:
-            model: The reranker that reorders the hits first. None evaluates the original order.
+            model: A reranker that reorders the hits before they are measured. None measures the original order.
+
+        Returns:
+            The metrics of each query.
         """
         if model is None:
             return run_rankings([hits.positions for hits in self.results], self.collection, 0)
@@ -258,13 +263,13 @@ class _Hits:
 
 
 class _Validation:
-    """Compares rerankers by nDCG@10 on validation queries, and chooses the weight of each reranker's scores.
+    """Compares rerankers by nDCG@10 on validation queries, and chooses a weight for the scores of each reranker.
 
     Args:
         hits: The hits of the validation queries without a reranker.
 
     Attributes:
-        quality: The mean nDCG@10 of each reranker that was measured, with the weight that was chosen for the reranker.
+        quality: The mean nDCG@10 of each measured reranker, at its chosen weight, in the order of the measurements.
     """
 
     def __init__(self, hits: _Hits) -> None:
@@ -273,7 +278,11 @@ class _Validation:
         self._measured: list[tuple[LateInteraction, float]] = []
 
     def measure(self, model: LateInteraction) -> None:
-        """Choose the weight of a reranker's scores, and append the reranker's mean nDCG@10 to :attr:`quality`."""
+        """Choose the weight of a reranker's scores, and append the mean nDCG@10 with this weight to :attr:`quality`.
+
+        Args:
+            model: The reranker to measure.
+        """
         queries = zip(self.hits.results, self.hits.collection.grades, self.hits.trusted_scores(model), strict=True)
         values = np.array([_ndcg_by_weight(hits, grades, scores) for hits, grades, scores in queries]).T
         row = smallest_good_alpha(values)
@@ -281,10 +290,10 @@ class _Validation:
         self._measured.append((model, ALPHAS[row]))
 
     def reranker(self, number: int) -> LateInteraction:
-        """Return a reranker that was measured before, with the weight that was chosen for it.
+        """Return a reranker that :meth:`measure` has measured, with its chosen weight.
 
         Args:
-            number: The number of the call of :meth:`measure` that measured the reranker, from 0.
+            number: The position of the reranker in the order of the measurements, counted from 0.
         """
         return _with_weight(*self._measured[number])
 
@@ -334,8 +343,8 @@ def _comparison(hits: _Hits, untrained: LateInteraction, trained: LateInteractio
         trained: The trained reranker.
 
     Returns:
-        A dictionary with ``judges``, the number of queries, and the entries ``systems``, ``kept``, ``better`` and ``p``
-        that :func:`train_reranker` describes.
+        A dictionary with ``judges`` (the number of queries), ``systems`` (the metrics of each system), ``kept`` (the
+        better reranker), ``better`` (whether it improves the search) and ``p`` (p-values). See :func:`train_reranker`.
     """
     runs = {
         "bm25": run_retrieval(BM25(), hits.collection),
@@ -357,11 +366,11 @@ def _comparison(hits: _Hits, untrained: LateInteraction, trained: LateInteractio
 
 
 def _with_weight(model: LateInteraction, alpha: float) -> LateInteraction:
-    """Return a reranker with another weight of its scores, and with word vectors compressed to int8.
+    """Return a copy of a reranker with another weight, and with word vectors compressed to int8.
 
     Args:
         model: The reranker.
-        alpha: The weight of its scores, 0 to 1.
+        alpha: The new weight of the reranker's scores, 0 to 1.
     """
     return LateInteraction(
         model.name,

@@ -103,31 +103,31 @@ class Passage:
 
 @dataclass(frozen=True)
 class _HeldBack:
-    """Evaluation queries: passages of n documents that were excluded from training.
+    """Evaluation queries: passages of n documents that were held out from training.
 
-    A search for a passage should return the document of the passage (or another passage of the document) first, among m
-    candidates. All vectors have D dimensions.
+    A search for a passage ranks m candidates. It should return its correct candidate first: the document of the
+    passage, or another passage of this document. All vectors have D dimensions.
 
     Attributes:
         queries: The passages of each document.
         teacher_vectors: The teacher's vectors of the first passage of each document, shape (n, D).
         candidates: The vectors of the candidates, shape (m, D).
-        own: The position of the correct candidate of each document's passages, shape (n,).
+        correct: For each document, the position of the correct candidate of its passages, shape (n,).
     """
 
     queries: list[list[str]]
     teacher_vectors: Floats
     candidates: Floats
-    own: NDArray[np.int64]
+    correct: NDArray[np.int64]
 
-    def model_ranks(self, model: Model) -> Floats:
-        """Measure how well a model's vectors of passages find the documents of the passages.
+    def mean_reciprocal_ranks(self, model: Model) -> Floats:
+        """Encode all passages with a model, and measure how well these vectors retrieve the correct candidates.
 
         Args:
             model: The model that encodes the passages.
 
         Returns:
-            The mean reciprocal rank of the correct candidate for the passages of each document, shape (n,).
+            For each document, the mean reciprocal rank of the correct candidate over its passages, shape (n,).
         """
         ranks = self.reciprocal_ranks(model.encode([text for texts in self.queries for text in texts]))
         starts = np.cumsum([0, *map(len, self.queries)])
@@ -135,7 +135,7 @@ class _HeldBack:
         return np.asarray(np.add.reduceat(ranks, starts[:-1]) / np.diff(starts), np.float32)
 
     def reciprocal_ranks(self, vectors: Floats) -> Floats:
-        """Return the reciprocal rank of the correct candidate for each query vector.
+        """Rank the candidates for each query vector, and return the reciprocal rank of the correct candidate.
 
         Args:
             vectors: Either a query vector for each of the n documents, shape (n, D), or a query vector for each of the
@@ -144,10 +144,10 @@ class _HeldBack:
         Returns:
             Reciprocal ranks, shape (n,) or (q,). Another candidate with the same similarity adds 0.5 to the rank.
         """
-        own = self.own
-        if len(vectors) != len(own):
-            own = np.repeat(own, [len(texts) for texts in self.queries])
-        return np.asarray(reciprocal_ranks(vectors @ self.candidates.T, own), np.float32)
+        correct = self.correct
+        if len(vectors) != len(correct):
+            correct = np.repeat(correct, [len(texts) for texts in self.queries])
+        return np.asarray(reciprocal_ranks(vectors @ self.candidates.T, correct), np.float32)
 
 
 def train_queries(
@@ -215,7 +215,7 @@ class _QueryTraining:
             self.document_vectors = _checked_vectors(teacher, texts, documents.vectors[chosen], options.seed)
         self.corpus = Documents(map(tokenize, texts), options.min_count)
         self.document_count = len(texts)
-        self.held_back = rng.permutation(len(texts))[: _judge_count(len(texts), options)]
+        self.held_back = rng.permutation(len(texts))[: _held_out_count(len(texts), options)]
         self.words = self.corpus.words[: round(options.texts * _SHARE_OF_WORDS)]
         self.judge_passages = [
             draw_passages(texts, self.held_back[[row]], _PASSAGES_PER_JUDGE, rng) for row in range(len(self.held_back))
@@ -226,11 +226,11 @@ class _QueryTraining:
         self.steps = StepCounter(progress, reserved + len(self.passages))
 
     def run(self) -> StaticQueries:
-        """Train without some documents, evaluate the result with these documents, and train again on all documents.
+        """Train without the held-out documents, evaluate the result with them, and train again on all documents.
 
         Returns:
-            The trained model. If training makes the ranks significantly worse, the model has the untrained word
-            vectors.
+            The trained model. If the evaluation shows that training made the search ranks significantly worse, the
+            model has the untrained word vectors instead.
         """
         options, steps = self.options, self.steps
         start = self._start(_distinct_vectors(self.teacher, self.words, steps))
@@ -253,7 +253,7 @@ class _QueryTraining:
             "documents": self.document_count,
             "texts": steps.done,
             "words": len(self.corpus.words),
-            "held_back": len(held_back.own),
+            "held_back": len(held_back.correct),
             **evaluation,
             "options": asdict(options),
         }
@@ -266,8 +266,8 @@ class _QueryTraining:
             word_vectors: The teacher's vectors of the W most frequent words with D dimensions, shape (W, D).
 
         Returns:
-            The word vectors, shape (V, D), and the weights, shape (V,). The vectors of the less frequent words are
-            predicted from general word vectors. They are zero for words without a general vector.
+            The word vectors, shape (V, D), and the weights, shape (V,). The vectors of less frequent words are
+            predicted from the general word vectors. A word that these do not contain gets a zero vector.
         """
         corpus, count = self.corpus, len(word_vectors)
         rows = np.zeros((len(corpus.words), word_vectors.shape[1]), np.float32)
@@ -280,13 +280,13 @@ class _QueryTraining:
         return rows, (_SIF / (_SIF + share)).astype(np.float32)
 
     def _model(self, centre: Floats, rows: Floats, weights: Floats) -> StaticQueries:
-        """Build a model from trained word vectors, and add words that occur only in the general word vectors.
+        """Build a model from trained word vectors. Words that only the general word vectors contain are added.
 
         Args:
             centre: The mean vector of texts with D dimensions, shape (D,), see
                 :class:`resift.encoders.queries.StaticQueries`.
             rows: The vectors of the V words of the corpus, shape (V, D).
-            weights: The weights of these words, shape (V,).
+            weights: The weights of the V words, shape (V,).
         """
         general = LinearMap(self.vectors, self.corpus.words, rows, self.corpus.frequency)
         info = {"source": self.vectors.info.get("source")}
@@ -295,13 +295,13 @@ class _QueryTraining:
 
 
 class _TeacherGate:
-    """A test of whether a model's query vectors improve the ranking of documents with the teacher's vectors.
+    """A test of whether a model's query vectors improve the ranking of documents that the teacher has encoded.
 
-    The test is :class:`resift_lab.training.gate.Gate`, applied to a part of the documents.
+    The test is :class:`resift_lab.training.gate.Gate`, applied to some of the documents.
 
     Args:
         texts: The texts of all N documents.
-        held_back: The positions of the documents that were excluded from training.
+        held_back: The positions of the documents that were held out from training.
         documents: The teacher's vectors of all documents with D dimensions, shape (N, D), or None if they are not
             available.
         options: The settings of the training.
@@ -327,16 +327,17 @@ class _TeacherGate:
             self.teacher_texts += [texts[row] for row in rows]
 
     def judge(self, model: StaticQueries, teacher: Teacher, steps: StepCounter) -> dict[str, Any]:
-        """Choose the weight of a model's similarity against BM25.
+        """Choose the weight of the vector similarity relative to BM25, for searches with a model's query vectors.
 
         Args:
-            model: A model that was trained without the documents of the test.
+            model: A model that was trained without the test documents.
             teacher: The model that encoded the documents.
             steps: A counter of the texts that the teacher encodes, which reports the progress.
 
         Returns:
-            A dictionary with ``alpha``, the weight, and ``why``, an explanation. The weight is at most ``model.alpha``.
-            It is 0 if searches with the vectors are not better than searches by BM25 alone.
+            A dictionary with the weight ``alpha`` and its explanation ``why``. The weight is at most ``model.alpha``,
+            and 0 if searches with the vectors are not better than searches by BM25 alone. Without enough test
+            documents, it is ``model.alpha``.
         """
         if not self.teacher_texts:
             return {"alpha": model.alpha, "why": "no document has words enough to tell"}
@@ -446,13 +447,15 @@ class _TrainingTexts:
     def fit(
         self, rows: Floats, weights: Floats, options: QueryOptions, held_back: NDArray[np.int64] | None = None
     ) -> tuple[Floats, Floats]:
-        """Train word vectors and weights on all texts except those from excluded documents.
+        """Train word vectors and weights on all training texts, except texts from held-out documents.
+
+        The training texts are documents and passages (short runs of words from documents).
 
         Args:
             rows: The initial vectors of V words with D dimensions, shape (V, D).
             weights: The initial word weights, shape (V,).
             options: The settings of the training.
-            held_back: The positions of the documents whose texts and passages are excluded. None uses all texts.
+            held_back: The positions of the held-out documents. None trains on all texts.
 
         Returns:
             The trained word vectors, shape (V, D), and weights, shape (V,).
@@ -521,14 +524,14 @@ def _checked_vectors(teacher: Teacher, texts: Sequence[str], documents: Floats, 
     return unit_rows(documents)
 
 
-def _judge_count(documents: int, options: QueryOptions) -> int:
-    """Return how many documents to exclude from training, for evaluation.
+def _held_out_count(documents: int, options: QueryOptions) -> int:
+    """Return the number of documents to hold out from training, for evaluation.
 
     The number is limited so that at most a tenth of the texts that the teacher encodes are used for evaluation.
 
     Args:
         documents: Total number of documents.
-        options: The settings of the training, with the share of documents to exclude.
+        options: The settings of the training, with the share of documents to hold out.
     """
     return max(1, min(_MAX_JUDGES, round(options.held_back * documents), options.texts // 20))
 
@@ -556,12 +559,12 @@ def _held_back_queries(
     teacher_vectors = teacher.vectors([passages[0].text for passages in passages_of], steps.stage())
     if documents is not None:
         queries, candidates = passages_of, documents
-        own = np.array([passages[0].document for passages in passages_of])
+        correct = np.array([passages[0].document for passages in passages_of])
     else:
-        queries, own = [passages[:-1] for passages in passages_of], np.arange(len(passages_of))
+        queries, correct = [passages[:-1] for passages in passages_of], np.arange(len(passages_of))
         candidates = teacher.vectors([passages[-1].text for passages in passages_of], steps.stage())
     texts = [[passage.text for passage in passages] for passages in queries]
-    return _HeldBack(queries=texts, teacher_vectors=teacher_vectors, candidates=candidates, own=own)
+    return _HeldBack(queries=texts, teacher_vectors=teacher_vectors, candidates=candidates, correct=correct)
 
 
 def _evaluation(held_back: _HeldBack, untrained: Model, trained: Model, options: QueryOptions) -> dict[str, Any]:
@@ -586,7 +589,7 @@ def _evaluation(held_back: _HeldBack, untrained: Model, trained: Model, options:
         - ``worse``: whether training made the ranks significantly worse, so that the untrained word vectors should be
           used.
     """
-    before, after = held_back.model_ranks(untrained), held_back.model_ranks(trained)
+    before, after = held_back.mean_reciprocal_ranks(untrained), held_back.mean_reciprocal_ranks(trained)
     teacher_vectors = held_back.teacher_vectors
     teacher_ranks = held_back.reciprocal_ranks(teacher_vectors)
     vectors = trained.encode([texts[0] for texts in held_back.queries])
@@ -604,10 +607,10 @@ def _evaluation(held_back: _HeldBack, untrained: Model, trained: Model, options:
 
 
 def set_weights(model: StaticQueries, spread: float) -> None:
-    """Set the weights of a model's similarity against BM25, according to the spread of its similarities.
+    """Set the weights of a model's similarity relative to BM25, depending on the spread of its cosines.
 
-    If the cosines of a query with different documents differ little, each difference needs a larger weight. Therefore
-    alpha / (1 - alpha) is set in proportion to 1 / spread.
+    If a query has nearly the same cosine with all documents, even small differences matter and get a larger weight.
+    Therefore alpha / (1 - alpha) is set in proportion to 1 / spread.
 
     Args:
         model: The model, whose attributes ``alpha`` and ``max_alpha`` are changed.

@@ -42,15 +42,15 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
 
 @dataclass(frozen=True)
 class RefineOptions:
-    """Settings of a training that refines word vectors by the sentence vectors of another model.
+    """Settings for refining word vectors: they are trained to predict the sentence vectors of another model.
 
     Attributes:
         limit: The maximum number of sentences.
         epochs: The number of passes over the sentences.
         rate: Adam's learning rate. Before training, the word vectors are scaled to a root mean square length of 1.
         seed: The seed of all random choices.
-        levels: The number of levels to which the numbers of a vector are rounded, or None for no rounding, see
-            :func:`resift_lab.training.distill.round_rows`.
+        levels: The number of steps to which the components of a vector are rounded, see
+            :func:`resift_lab.training.distill.round_rows`. None means no rounding.
     """
 
     limit: int = 66_000
@@ -86,10 +86,10 @@ def sentences(sources: Iterable[Iterable[str]], limit: int, rng: np.random.Gener
 def _prose(texts: Iterable[str]) -> Iterator[str]:
     """Yield the sentences of 4 to 40 words in texts, with single spaces between words.
 
-    Sentences with e-mail addresses or rows of punctuation are skipped.
+    Sentences with e-mail addresses or with a series of punctuation marks, as in tables, are skipped.
 
     Args:
-        texts: The texts.
+        texts: The texts to split into sentences.
     """
     for text in texts:
         for part in _SENTENCE_END.split(text):
@@ -159,7 +159,7 @@ def _fitted(
     options: FitOptions | None = None,
     progress: Progress | None = None,
 ) -> tuple[Floats, Floats]:
-    """Train word vectors so that the mean of a sentence's words is close to the teacher's vector of the sentence.
+    """Train word vectors so that the mean vector of a sentence's words is close to the teacher's sentence vector.
 
     Args:
         vectors: The vectors of V words of D dimensions to start from.
@@ -169,7 +169,7 @@ def _fitted(
         progress: A function that is called with the number of finished steps and the total number.
 
     Returns:
-        The word vectors, scaled to length 1, shape (V, D), and the weights, shape (V,).
+        The word vectors, each of length 1, shape (V, D), and the word weights, shape (V,).
     """
     ids, offsets = vectors.ids(texts)
     counts = word_counts([ids[start:end] for start, end in pairwise(offsets)], len(vectors))
@@ -206,7 +206,7 @@ def _encoded(texts: list[str], teacher: Any, report: Callable[[int], None]) -> F
     Args:
         texts: The n sentences.
         teacher: A ``SentenceTransformer`` with T dimensions.
-        report: A function that is called with the number of encoded texts.
+        report: A function that is called repeatedly with the number of sentences that have been encoded so far.
 
     Returns:
         Unit vectors of shape (n, T).

@@ -44,22 +44,21 @@ class RnBof(RoBoew):
         return f"rn-bof:{len(self.codebook)},{self.head.shape[1]}"
 
     def scale(self) -> torch.Tensor:
-        """Return the width σ_k of each of the K codewords, by which distances from the codeword are divided.
+        """Return the width σ of each codeword, by which distances between words and the codeword are divided.
 
-        Returns:
-            Widths of at least 0.001, a tensor of shape (K,).
+        The widths are at least 0.001. They have the shape (K,) for K codewords.
         """
         return self.width.clamp_min(1e-3)
 
     def text_vectors(self, pooled: torch.Tensor) -> torch.Tensor:
-        """Compute the vectors of texts from the memberships of their words, t = relu(Wᵀ s).
+        """Apply the final linear layer with the matrix W to the memberships of each text: t = relu(Wᵀ s).
 
         Args:
-            pooled: The mean memberships s of the words in each of the S segments of n texts, for K codewords, shape
-                (n, S · K).
+            pooled: The mean memberships s of a segment's words in K codewords, for the S segments of n texts, shape (n,
+                S · K).
 
         Returns:
-            Vectors of R dimensions, shape (n, R).
+            The vectors of the texts, shape (n, R) for R dimensions.
 
         Source:
             Passalis and Tefas 2017, equation 8.
@@ -67,7 +66,11 @@ class RnBof(RoBoew):
         return torch.relu(pooled @ self.head)
 
     def head_arrays(self) -> dict[str, Any]:
-        """Return the trained parameters that are applied after pooling, for the exported model."""
+        """Return the trained parameters that the exported model applies after pooling.
+
+        Returns:
+            A dictionary with ``head``, the matrix of the final linear layer.
+        """
         return {"head": self.head.detach().numpy().copy()}
 
 

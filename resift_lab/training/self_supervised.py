@@ -46,7 +46,7 @@ _PAGES = 5
 
 
 def require_packages() -> None:
-    """Check that the packages that adapting word vectors needs are installed.
+    """Check that SciPy is installed, which adapting word vectors requires.
 
     Raises:
         MissingExtra: If SciPy is not installed.
@@ -114,7 +114,7 @@ def adapt(
 
 
 def _held_back(documents: int, options: AdaptOptions, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Choose random documents to exclude from the first training, for evaluation.
+    """Choose random documents to hold out for evaluation. The model that is evaluated is trained without them.
 
     Args:
         documents: The number N of documents.
@@ -122,7 +122,7 @@ def _held_back(documents: int, options: AdaptOptions, rng: np.random.Generator) 
         rng: The source of random numbers.
 
     Returns:
-        A Boolean array of shape (N,), True for the excluded documents.
+        A Boolean array of shape (N,), True for the held-out documents.
     """
     held_back = np.zeros(documents, bool)
     count = min(MAX_JUDGES, max(MIN_WORDS, round(options.held_back * documents)))
@@ -137,18 +137,19 @@ def _evaluation(
     vectors: WordVectors,
     options: AdaptOptions,
 ) -> dict[str, Any]:
-    """Compare searches with adapted word vectors, with the original vectors, and by the text alone.
+    """Compare searches with adapted word vectors to searches with the original vectors, and to BM25 alone.
 
     Args:
-        trial: A model that was trained without the excluded documents.
+        trial: A model that was trained without the held-out documents.
         documents: The words of all N documents.
-        held_back: True for each document that was excluded from the training of ``trial``, shape (N,).
+        held_back: True for each document that was held out from the training of ``trial``, shape (N,).
         vectors: The original word vectors.
         options: The settings of the adaptation.
 
     Returns:
-        The entries ``text``, ``untrained``, ``adapted``, ``alpha``, ``better``, ``p`` and ``why`` of the evaluation
-        (see :func:`adapt`).
+        A dictionary with nDCG@10 by BM25 alone (``text``), with the original vectors (``untrained``) and with the
+        adapted vectors (``adapted``), the best weight of the adapted vectors (``alpha``), whether they should be used
+        (``better``), the p-value of their improvement over BM25 (``p``), and an explanation (``why``).
     """
     name = "mean" if options.codewords is None else f"boew:{options.codewords}"
     gate = Gate(documents, np.flatnonzero(held_back).tolist(), options.seed)
@@ -164,21 +165,21 @@ def _evaluation(
     }
 
 
-def reciprocal_ranks(similarity: Floats, own: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the reciprocal rank of the correct candidate of each query.
+def reciprocal_ranks(similarity: Floats, correct: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the reciprocal rank of each query's correct candidate, when the candidates are sorted by similarity.
 
     Another candidate with the same similarity adds 0.5 to the rank.
 
     Args:
         similarity: The similarities of q queries to m candidates, shape (q, m).
-        own: The position of each query's correct candidate, shape (q,).
+        correct: The position of each query's correct candidate, shape (q,).
 
     Returns:
         Values from 0 to 1, shape (q,).
     """
-    own_similarity = similarity[np.arange(len(own)), own][:, None]
-    higher = (similarity > own_similarity).sum(axis=1)
-    equal = (similarity == own_similarity).sum(axis=1) - 1
+    correct_similarity = similarity[np.arange(len(correct)), correct][:, None]
+    higher = (similarity > correct_similarity).sum(axis=1)
+    equal = (similarity == correct_similarity).sum(axis=1) - 1
     return np.asarray(1 / (1 + higher + equal / 2))
 
 
@@ -203,8 +204,8 @@ def _trained(
 def export(corpus: Documents, rows: Floats, weights: Floats, vectors: WordVectors, options: AdaptOptions) -> Model:
     """Build a model from trained word vectors.
 
-    The model contains the words of the corpus, followed by the other words of ``vectors``. The vectors of a
-    ``mean`` model are compressed to int8.
+    The model contains the words of the corpus, followed by the other words of ``vectors``. A model that averages word
+    vectors (``mean``) is built, with vectors compressed to int8, unless ``options.codewords`` is set.
 
     Args:
         corpus: The documents, with a vocabulary of V words.
@@ -229,7 +230,7 @@ def report_lines(evaluation: dict[str, Any], seconds: float) -> list[str]:
     """Describe the evaluation of adapted word vectors in lines of text.
 
     Args:
-        evaluation: The evaluation that the training has stored in ``info["adapted"]`` of the model.
+        evaluation: The evaluation that training has stored in the model, as ``model.table.info["adapted"]``.
         seconds: The duration of the training.
     """
     values = "".join(f"{evaluation[key]:11.3f}" for key in ("text", "untrained", "adapted"))
@@ -246,7 +247,7 @@ def rejection_warning(evaluation: dict[str, Any]) -> str:
     """Return a warning that explains why adapted word vectors are not used.
 
     Args:
-        evaluation: The evaluation that the training has stored in ``info["adapted"]`` of the model.
+        evaluation: The evaluation that training has stored in the model, as ``model.table.info["adapted"]``.
     """
     warning = "warning: no better than the untrained vectors"
     if evaluation["held_back"] < MIN_JUDGES:
@@ -263,7 +264,7 @@ def adapt_if_better(
         texts: The texts of the documents.
         vectors: The word vectors to adapt.
         progress: A function that is called with the number of finished steps and the total number.
-        remark: A function that is called with a description of the evaluation.
+        remark: A function that is called once with a description of the evaluation in English, for example to print it.
 
     Returns:
         The model with adapted vectors, or None if the original vectors are at least as good.

@@ -100,11 +100,13 @@ def side_by_side(corpus: Documents, sources: Sequence[Floats]) -> Floats:
     """Centre and scale the word vectors of several sources, and concatenate them.
 
     Each source is scaled so that the mean squared length of the documents' vectors is 1. Finally, all vectors are
-    scaled so that the mean squared length of a word, weighted by frequency, is 1.
+    scaled so that their mean squared length is 1. In this mean, each word counts as often as it occurs in the
+    documents.
 
     Args:
         corpus: The documents, with a vocabulary of V words.
-        sources: The word vectors of each source i, shape (V, D_i).
+        sources: An array for each source, with the vectors of the V words, shape (V, D_i) for the D_i dimensions of
+            source i.
 
     Returns:
         Vectors of shape (V, sum of the D_i), float32.

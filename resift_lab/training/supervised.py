@@ -109,10 +109,10 @@ class _Documents:
     held_back: NDArray[np.bool_]
 
     def part(self, held_back: bool) -> list[str]:
-        """Return the texts of the documents for evaluation, or of the documents to train on.
+        """Return the texts of either the held-out documents or the training documents.
 
         Args:
-            held_back: True for the documents that are excluded from training, False for all other documents.
+            held_back: True for the documents that are held out from training, False for all other documents.
         """
         return [text for text, flag in zip(self.texts, self.held_back, strict=True) if flag == held_back]
 
@@ -173,7 +173,7 @@ class _Run:
         return segment_counts(model, texts)
 
     def epoch(self, report: Callable[[int], None]) -> None:
-        """Train on all documents once, in a random order that depends only on the seed and the number of the epoch.
+        """Train on all documents once. The random order depends only on the seed and the number of earlier epochs.
 
         Args:
             report: A function that is called after each step with the number of documents in the step.
@@ -192,10 +192,10 @@ class _Run:
         self.epochs += 1
 
     def _set_rates(self, remaining: float) -> None:
-        """Reduce the learning rates of all parameters.
+        """Multiply the initial learning rates of all parameters by a factor.
 
         Args:
-            remaining: The factor by which the initial rates are multiplied, 0 to 1.
+            remaining: The factor, 0 to 1.
         """
         for optimizer, rates in zip(self.optimizers, self.rates, strict=True):
             for group, rate in zip(optimizer.param_groups, rates, strict=True):
@@ -227,17 +227,19 @@ class _Run:
 def _learning_curve(
     documents: _Documents, vectors: WordVectors, options: RoBoewOptions, saved: Checkpoint, steps: StepCounter
 ) -> list[float]:
-    """Train on a part of the documents, and evaluate each epoch with the other documents.
+    """Train on the documents that are not held out, and evaluate after each epoch with the held-out documents.
+
+    Training ends early if the evaluation has not improved for several epochs.
 
     Args:
-        documents: The labelled documents, some of which are excluded from training.
+        documents: The labelled documents, some of which are held out from training.
         vectors: The word vectors to start from.
         options: The settings.
         saved: The checkpoint, to continue from and to save the state to.
         steps: A counter of the processed documents, which reports the progress.
 
     Returns:
-        The mean average precision of searches for the excluded documents, before training and after each epoch.
+        The mean average precision before training and after each epoch. The held-out documents serve as queries.
     """
     curve: list[float] = saved.state.get("curve", [])
     if saved.state.get("stage") == _FINAL:
@@ -259,12 +261,12 @@ def _learning_curve(
 
 
 def _train_on_all(run: _Run, epochs: int, curve: list[float], saved: Checkpoint, steps: StepCounter) -> None:
-    """Train on all documents until a number of epochs is reached.
+    """Continue training on all documents until the network has been trained for a number of epochs.
 
     Args:
-        run: The network to train.
+        run: The network to train, which is changed in place.
         epochs: The total number of epochs, including epochs before an interruption.
-        curve: The learning curve of the first stage, which is saved to the checkpoint.
+        curve: The learning curve of the evaluation, which is saved to the checkpoint as well.
         saved: The checkpoint, to continue from and to save the state to.
         steps: A counter of the processed documents, which reports the progress.
     """
@@ -276,16 +278,18 @@ def _train_on_all(run: _Run, epochs: int, curve: list[float], saved: Checkpoint,
 
 
 def _comparison(documents: _Documents, vectors: WordVectors, curve: list[float], epochs: int) -> dict[str, Any]:
-    """Compare the trained model with untrained word vectors, for the summary that :func:`train` returns.
+    """Compare the trained model with untrained models, for the summary that :func:`train` returns.
 
     Args:
-        documents: The labelled documents.
-        vectors: The untrained word vectors. The model to compare with averages them.
+        documents: The labelled documents, some of which are held out from training.
+        vectors: The untrained word vectors. One of the untrained models averages them.
         curve: Mean average precision before training (first value) and after each epoch of training. May be empty.
         epochs: Number of epochs after which the trained model is evaluated.
 
     Returns:
-        A dictionary with the entries ``map11`` and ``better``.
+        A dictionary with two entries. ``map11`` is the mean average precision by model: ``vectors`` (averaged word
+        vectors), ``untrained`` and ``trained``. ``better`` tells whether the trained model has the highest value. It is
+        None if the curve is empty.
     """
     if not curve:
         return {"map11": {}, "better": None}

@@ -31,7 +31,7 @@ class Adapted:
     Args:
         vectors: The word vectors to adapt.
         seed: The seed of the training.
-        bar: A function that returns a context manager that shows a progress bar.
+        bar: A function without arguments that returns a context manager. The context manager shows a progress bar.
 
     Attributes:
         note: The reason why the vectors were not adapted, or an empty string if they were adapted.
@@ -45,17 +45,23 @@ class Adapted:
 
     @property
     def table(self) -> WordVectors:
-        """The word vectors. After :meth:`fit`, these are the adapted vectors if they improve the ranking."""
+        """The word vectors: the original vectors before :meth:`fit`, and the adapted vectors afterwards.
+
+        If adapting does not improve the ranking, the original vectors remain.
+        """
         return self._model.table
 
     @property
     def alpha(self) -> float:
-        """The weight of the similarity against BM25 in searches without feedback, 0 to 1."""
+        """The weight of the vector similarity relative to BM25 in searches without feedback, 0 to 1."""
         return self._model.alpha
 
     @property
     def max_alpha(self) -> float:
-        """The value that :attr:`alpha` approaches as a user judges more documents, 0 to 1."""
+        """The largest weight of the vector similarity relative to BM25, 0 to 1.
+
+        The weight approaches this value as a user judges more documents.
+        """
         return self._model.max_alpha
 
     def fit(self, documents: Sequence[str]) -> Floats:

@@ -32,10 +32,10 @@ _EXPECTED = 'a response in the format of OpenAI\'s embeddings, {"data": [{"index
 
 
 class Teacher:
-    """A large model whose vectors a smaller model learns to imitate. Its vectors are cached in a folder.
+    """A large model, whose vectors a smaller model is trained to imitate. Its vectors are cached in a folder.
 
-    Because of the cache, a training that was interrupted or that has other settings does not encode the same texts
-    again.
+    Texts that were encoded before are read from the cache, for example when an interrupted training is repeated, or
+    when a training is repeated with other settings.
 
     Args:
         name: The name of the model, which is part of the cache's keys.
@@ -78,7 +78,7 @@ class Teacher:
     def reject(self, problem: str, expected: str) -> BadInput:
         """Delete the cached vectors, and return the error to raise for unusable vectors.
 
-        Otherwise the cache would return the same vectors again after the teacher was corrected.
+        The cache is deleted because it would return the same vectors again, even after the teacher was corrected.
 
         Args:
             problem: A description of the vectors, which completes the sentence "The teacher returns …".
@@ -89,10 +89,13 @@ class Teacher:
         return BadInput(f"{self.name} returns {problem}", value=self.name, expected=expected)
 
     def _cached(self, texts: Sequence[str]) -> Floats:
-        """Read the vectors of texts from the cache. If they are missing, encode the texts and store the vectors.
+        """Read the vectors of texts from the cache. If they are not cached yet, encode the texts and store the vectors.
 
         Args:
-            texts: At most :data:`CALL` texts.
+            texts: The n texts, at most :data:`CALL`.
+
+        Returns:
+            Vectors of shape (n, D) for D dimensions.
         """
         if self._cache is None:
             return self._checked(texts)

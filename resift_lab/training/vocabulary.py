@@ -69,11 +69,11 @@ def _frequent_words(texts: Sequence[str], min_count: int) -> list[str]:
 
 
 def _fill_by_stem(rows: NDArray[np.int64], words: Sequence[str], vectors: WordVectors) -> None:
-    """Look up words that have no word vector by their stem.
+    """Give each word that has no word vector the vector of a word with the same stem, if there is one.
 
     Args:
         rows: The row number of each of the V words in ``vectors``, or -1 for a word without a vector, shape (V,). Each
-            -1 is replaced in place by the row number of the first word with the same stem. If there is none, -1
+            -1 is replaced in place with the row number of the first word with the same stem. If there is none, -1
             remains.
         words: The V words.
         vectors: The word vectors.

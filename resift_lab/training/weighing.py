@@ -30,8 +30,8 @@ _ROUNDS = 3
 def choose_weight(model: Model, texts: Iterable[str], seed: int = 0) -> Tuning | None:
     """Choose the weight of a model's vectors relative to BM25 in searches.
 
-    For a model that was trained on documents, this is the weight that its training has chosen. For other models,
-    the weight is chosen by searches for parts of the documents (:mod:`resift_lab.training.gate`).
+    If the model was trained on documents, its training has already chosen a weight, which is returned. Otherwise, the
+    weight is chosen by searching for words from the documents (:class:`resift_lab.training.gate.Gate`).
 
     Args:
         model: The model.

@@ -140,7 +140,8 @@ def _examples(
 class _Network(torch.nn.Module):  # type: ignore[misc]
     """The network of :mod:`resift_lab.word2doc.model`, in PyTorch.
 
-    The last row of the embeddings is a zero vector, which fills contexts of fewer than ten documents.
+    Each document has an embedding. An additional zero embedding fills up the context of a query with fewer than ten
+    context documents.
 
     Args:
         width: The number of dimensions of a query's vector.
@@ -200,7 +201,7 @@ class _Network(torch.nn.Module):  # type: ignore[misc]
         return [torch.optim.Adam(dense, lr=rate), torch.optim.SparseAdam(sparse, lr=rate)]
 
     def layers(self) -> dict[str, NDArray[Any]]:
-        """Return the layers in the form that :class:`resift_lab.word2doc.model.Word2Doc` expects."""
+        """Return the trained arrays by name, as :class:`resift_lab.word2doc.model.Word2Doc` expects them."""
         state = {name: value.detach().numpy() for name, value in self.state_dict().items()}
         return {
             "query": np.ascontiguousarray(state["query.weight"].T),
@@ -216,14 +217,17 @@ class _Network(torch.nn.Module):  # type: ignore[misc]
 def _trained(
     examples: _Examples, documents: int, options: Word2DocOptions, saved: Checkpoint, progress: Progress | None
 ) -> _Network:
-    """Train a network that predicts the document of a query.
+    """Train a network that predicts the document that a query refers to.
 
     Args:
         examples: The training examples.
-        documents: Number of documents, which are the classes that the network predicts.
+        documents: Number of documents. Each document is a class that the network can predict.
         options: The settings of the training.
         saved: The checkpoint. If it contains a state, training continues from this state.
         progress: Function that is called with the number of processed examples and the total number, or None.
+
+    Returns:
+        The trained network.
     """
     torch.manual_seed(options.seed)
     network = _Network(examples.inputs.shape[1], documents, options)
@@ -300,9 +304,9 @@ def sample_negatives(
 
 
 def _best_retriever_weight(model: Word2Doc, choosing: dict[str, int], seed: int) -> float:
-    """Choose the weight of the retriever's scores, with which the most queries rank the correct document first.
+    """Choose the weight of the retriever's scores that ranks the correct document first for the most queries.
 
-    The queries are keywords that were not used in training, without and with typing errors.
+    The queries are keywords that were not used in training, some of them with typing errors.
 
     Args:
         model: The model.
@@ -323,7 +327,7 @@ def _best_retriever_weight(model: Word2Doc, choosing: dict[str, int], seed: int)
 
 
 def texts_digest(texts: Sequence[str]) -> str:
-    """Return a hash of the texts of a collection and their order, as 16 hexadecimal digits."""
+    """Return a hash of a list of texts, as 16 hexadecimal digits. The order of the texts matters."""
     digest = hashlib.sha256()
     for text in texts:
         digest.update(text.encode("utf-8", "surrogatepass") + b"\0")

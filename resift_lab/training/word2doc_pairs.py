@@ -19,13 +19,14 @@ _MIN_TO_HOLD_BACK = 3
 
 @dataclass(frozen=True)
 class TrainingPairs:
-    """Queries for training and evaluation, with the positions of their documents.
+    """Queries for training and evaluation, each with the position of its document.
 
     Attributes:
         queries: The queries to train on.
         documents: The position of the correct document of each query in ``queries``.
-        choosing: Keywords for choosing the retriever's weight, with the position of the correct document.
-        judging: Keywords for evaluating the model, with the position of the correct document.
+        choosing: Held-out keywords with which the weight of the retriever's scores is chosen, each with the position of
+            its document.
+        judging: Held-out keywords with which the model is evaluated, each with the position of its document.
     """
 
     queries: list[str]
@@ -78,7 +79,7 @@ def _keywords(title: str, body: str) -> list[str]:
 def _held_back(
     titles: Sequence[str], keywords_of: Sequence[Sequence[str]], seed: int
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Choose two random keywords of each document that has at least three keywords, to exclude them from training.
+    """Hold out two random keywords of each document that has at least three keywords. Training does not use them.
 
     Only keywords that belong to a single document and differ from its title are chosen.
 
@@ -88,8 +89,8 @@ def _held_back(
         seed: Seed of the random choice.
 
     Returns:
-        The keywords to choose the retriever's weight with, and the keywords to evaluate with, each with the position
-        of its document.
+        Two dictionaries from a keyword to the position of its document: the first keywords, with which the retriever's
+        weight is chosen, and the second keywords, with which the model is evaluated.
     """
     rng = np.random.default_rng(seed)
     documents_with = Counter(chain.from_iterable(keywords_of))

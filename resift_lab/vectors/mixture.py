@@ -142,11 +142,11 @@ def _aggregated(
 
 
 def _scaled_rows(table: WordVectors, words: Sequence[str], idf: DocumentFrequencies | None) -> NDArray[np.float64]:
-    """Centre the word vectors of a table, and scale them to a mean length of 1.
+    """Look up words in a table, centre their vectors, and scale the vectors to a mean length of 1.
 
     Args:
         table: A table of D dimensions.
-        words: The V words to return.
+        words: The V words to look up.
         idf: Document frequencies of a corpus, which determine the centre, or None to leave the vectors uncentred.
 
     Returns:
@@ -171,11 +171,13 @@ def _scaled_rows(table: WordVectors, words: Sequence[str], idf: DocumentFrequenc
 
 
 def _centre(rows: NDArray[np.float64], words: Sequence[str], idf: DocumentFrequencies | None) -> Any:
-    """Return the mean vector of the words of a corpus, weighted by document frequency · inverse document frequency.
+    """Return the weighted mean vector of the words of a corpus.
+
+    The weight of a word is its document frequency, multiplied by its inverse document frequency.
 
     Args:
         rows: The vectors of V words with D dimensions, shape (V, D).
-        words: The words.
+        words: The words, in the order of their vectors.
         idf: Document frequencies of the corpus, or None.
 
     Returns:

@@ -26,7 +26,8 @@ class Pieces:
     """A tokenizer that splits texts into word pieces.
 
     Args:
-        definition: The content of a file ``tokenizer.json`` of the package ``tokenizers``, as UTF-8.
+        definition: The content of a ``tokenizer.json`` file in the format of Hugging Face's package ``tokenizers``, as
+            UTF-8.
 
     Raises:
         BadInput: If the definition cannot be read.
@@ -49,13 +50,13 @@ class Pieces:
         self._tokenizer.no_truncation()
 
     def check_count(self, count: int) -> None:
-        """Check that there is a vector for each piece of the tokenizer.
+        """Raise an error if the tokenizer has more pieces than there are vectors.
 
         Args:
             count: The number of vectors.
 
         Raises:
-            BadInput: If the tokenizer has more pieces than vectors.
+            BadInput: If a piece has no vector.
         """
         last = max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
         if last >= count:

@@ -31,7 +31,7 @@ from resift.vectors.folder import content_hash, corrupt_model_errors, read_folde
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 from resift_lab.corpus import hashed_ngrams
-from resift_lab.word2doc.retriever import ARRAYS, HashedRetriever, best_rows
+from resift_lab.word2doc.retriever import ARRAYS, HashedRetriever, best_positions
 
 FILE = "word2doc.json"
 # Number of context documents.
@@ -171,20 +171,21 @@ class Word2Doc:
         retrieved = np.zeros((len(queries), len(self.ids)), np.float32)
         for row, query in zip(retrieved, corrected, strict=True):
             row[:] = self.retriever.scores(query)
-        network = self._network(self.view.encode(corrected), [best_rows(scores, CONTEXT) for scores in retrieved])
+        network = self._network(self.view.encode(corrected), [best_positions(scores, CONTEXT) for scores in retrieved])
         retrieved /= np.maximum(retrieved.max(axis=1, initial=0, keepdims=True), np.finfo(np.float32).tiny)
         return network, retrieved
 
     def _network(self, inputs: Floats, contexts: Sequence[NDArray[np.int64]]) -> Floats:
         """Compute the network's scores of N documents for n queries.
 
-        With the query's vector q and the embeddings e_c of its context documents, the hidden vector is
-        h = (W q + b + Σ e_c) / (1 + 10), and the scores are s = O relu(V h + c) + d.
+        The hidden vector of a query is h = (W q + b + Σ e_c) / (1 + 10), from the query's vector q and the embeddings
+        e_c of its context documents. The scores are s = O relu(V h + c) + d. Here W, V and O are the trained matrices
+        of the three layers, and b, c and d their biases.
 
         Args:
             inputs: The vectors of the queries with D + 256 dimensions (:class:`QueryView`), shape (n, D + 256).
-            contexts: For each query, the positions of its context documents, which are the retriever's best, at most
-                ten.
+            contexts: For each query, the positions of its context documents. These are the documents that the retriever
+                ranks highest, at most ten.
 
         Returns:
             Scores of shape (n, N).
@@ -226,7 +227,7 @@ class Word2Doc:
         """Write the model to a folder. If writing fails, the folder is not changed.
 
         Args:
-            folder: The folder.
+            folder: The folder to write, which is replaced if it contains a model.
 
         Returns:
             The path of the folder.
@@ -238,7 +239,7 @@ class Word2Doc:
         """Load a model from a folder that :meth:`save` wrote.
 
         Args:
-            folder: The folder.
+            folder: The folder of the model.
 
         Raises:
             ModelNotFound: If the folder contains no word2doc model.

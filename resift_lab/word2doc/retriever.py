@@ -204,7 +204,9 @@ class HashedRetriever:
         return retriever
 
     def scores(self, query: str) -> Floats:
-        """Score all N documents for a query, by the inner product of the term weights of the query and of the document.
+        """Score all N documents for a query.
+
+        A score is the inner product of two vectors of term weights, one for the query and one for the document.
 
         Args:
             query: The text of the query.
@@ -222,9 +224,9 @@ class HashedRetriever:
         return scores
 
     def best(self, query: str, count: int) -> NDArray[np.int64]:
-        """Return the best documents for a query, by their score.
+        """Return the documents with the highest scores for a query, except documents with score 0.
 
-        Documents with score 0 are left out. Documents with equal scores are in ascending order.
+        Documents with equal scores are sorted by position.
 
         Args:
             query: The text of the query.
@@ -233,13 +235,13 @@ class HashedRetriever:
         Returns:
             The positions of the documents, best first.
         """
-        return best_rows(self.scores(query), count)
+        return best_positions(self.scores(query), count)
 
 
-def best_rows(scores: Floats, count: int) -> NDArray[np.int64]:
-    """Return the positions of the largest scores, largest first. Scores of 0 are left out.
+def best_positions(scores: Floats, count: int) -> NDArray[np.int64]:
+    """Return the positions of the highest scores, highest first. Scores of 0 are left out.
 
-    Equal scores are in the order of their positions.
+    Equal scores are sorted by position.
 
     Args:
         scores: The scores of N documents, shape (N,).
@@ -289,9 +291,10 @@ def _spans(length: int) -> list[slice]:
 
 
 def _bins_in_use(column: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Return the distinct bins of all postings, and count the postings of each bin.
+    """Return the bins that occur in the postings, and the number of postings of each bin.
 
-    A posting is an entry of the inverted index: a bin that occurs in a document.
+    A bin is a hash value that represents a term. A posting is an entry of the inverted index: a bin that occurs in a
+    document.
 
     Args:
         column: The bin of each posting, in any order.
@@ -311,14 +314,15 @@ def _bins_in_use(column: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[
 def _sorted_by_bin(
     columns: dict[str, Any], bins: NDArray[np.int32], offsets: NDArray[np.int64], idf: Floats, folder: Path
 ) -> tuple[NDArray[np.int32], Floats]:
-    """Sort postings by bin with a counting sort on disk, a chunk at a time.
+    """Sort postings by bin and write them to disk, with a counting sort that needs little memory.
 
-    A posting is an entry of the inverted index: a bin that occurs in a document.
+    A bin is a hash value that represents a term. A posting is an entry of the inverted index: a bin that occurs in a
+    document.
 
     Args:
-        columns: The files that :func:`_write_columns` wrote, memory-mapped.
-        bins: The bins in use, ascending, shape (B,).
-        offsets: The start of each bin's postings, shape (B + 1,).
+        columns: The memory-mapped files that :func:`_write_columns` wrote, by name.
+        bins: The B bins that occur in the postings, ascending, shape (B,).
+        offsets: The position of each bin's first posting, shape (B + 1,).
         idf: The inverse document frequency of each bin, shape (B,).
         folder: The folder for the sorted files.
 

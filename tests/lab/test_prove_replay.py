@@ -43,15 +43,17 @@ def test_a_client_is_sampled_with_all_of_its_events() -> None:
     events = [done("click", f"c{n % 50}", f"q{n}", "d", n) for n in range(500)]
     events += [done("impression", f"c{n % 50}", f"q{n}", "e", n) for n in range(500)]
     sample = sample_clients(events, ACTIONS, searches=100)
-    assert {len(found) for found in sample.of_client.values()} == {20}
-    assert 5 <= len(sample.of_client) <= 10
+    assert {len(found) for found in sample.events_by_client.values()} == {20}
+    assert 5 <= len(sample.events_by_client) <= 10
     assert 0 < sample.share < 1
     assert sample.events == 1000
     # the order of events in the log does not matter
     random.Random(1).shuffle(events)
-    assert sample_clients(events, ACTIONS, searches=100).of_client.keys() == sample.of_client.keys()
-    assert sample_clients(events, ACTIONS, searches=100, seed=1).of_client.keys() != sample.of_client.keys()
-    assert len(sample_clients(events, ACTIONS, searches=1000).of_client) == 50
+    assert sample_clients(events, ACTIONS, searches=100).events_by_client.keys() == sample.events_by_client.keys()
+    assert (
+        sample_clients(events, ACTIONS, searches=100, seed=1).events_by_client.keys() != sample.events_by_client.keys()
+    )
+    assert len(sample_clients(events, ACTIONS, searches=1000).events_by_client) == 50
 
 
 def test_the_sample_of_a_log_has_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,10 +61,10 @@ def test_the_sample_of_a_log_has_bounded_memory(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(traffic, "MAX_EVENTS", 100)
     events = (done("impression", f"c{n % 50}", f"q{n}", "d", n) for n in range(5000))
     sample = sample_clients(events, ACTIONS, searches=1000)
-    assert sum(map(len, sample.of_client.values())) <= 300
+    assert sum(map(len, sample.events_by_client.values())) <= 300
     robot = [done("click", "robot", f"q{n}", "d", n) for n in range(101)]
     sample = sample_clients([*robot, done("click", "c", "q", "d", 1)], ACTIONS, searches=1000)
-    assert (list(sample.of_client), sample.robots) == (["c"], 1)
+    assert (list(sample.events_by_client), sample.robots) == (["c"], 1)
 
 
 def test_searches_of_a_csv_file_are_read(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ class BM25:
         return self._weighted(counts)
 
     def documents(self, texts: Sequence[str]) -> csr_matrix:
-        """Return the BM25 weights of further documents, without learning from them.
+        """Return the BM25 weights of documents that :meth:`fit` has not seen. The fitted statistics stay unchanged.
 
         Args:
             texts: The texts of n documents.
@@ -69,7 +69,8 @@ class BM25:
     def queries(self, texts: Sequence[str]) -> csr_matrix:
         """Count the fitted terms in queries.
 
-        The BM25 score of a document is the inner product of its row, from :meth:`fit`, and the row of the query.
+        The BM25 score of a document for a query is the inner product of two rows: the document's row that :meth:`fit`
+        returns, and the query's row that this method returns.
 
         Args:
             texts: The texts of n queries.
@@ -80,7 +81,7 @@ class BM25:
         return self.terms.counts(texts)
 
     def _weighted(self, counts: csr_matrix) -> csr_matrix:
-        """Replace the count of each term in each document by its BM25 weight.
+        """Convert term counts to BM25 weights.
 
         Args:
             counts: The counts of V terms in n documents, a sparse matrix of shape (n, V).

@@ -66,7 +66,7 @@ class Late:
 
     @property
     def alpha(self) -> float:
-        """The weight of the reranker's scores, from 0 to 1, when they are combined with the search's own scores."""
+        """The weight of the reranker's scores when they are combined with the first-stage scores, from 0 to 1."""
         return RERANKER_ALPHA if self.model is None else self.model.alpha
 
     @property
@@ -76,16 +76,25 @@ class Late:
         return self.model
 
     def first_stage(self) -> Encoder:
-        """Return the encoder of the search whose hits the reranker reorders: the mean of the word vectors."""
+        """Return the encoder for the first-stage search, whose hits the reranker reorders.
+
+        The encoder's vector of a text is the mean of its word vectors.
+        """
         model = build_model("mean", load_vectors(self.vectors))
         return Encoder(model.encode, model.similarity, model.table, model.alpha, model.max_alpha)
 
     def fit(self, documents: Sequence[str]) -> NDArray[np.int64]:
         """Prepare the N documents for scoring.
 
+        A late-interaction reranker has no single vector per document. The returned rows only have the shape of such
+        vectors.
+
+        Args:
+            documents: The texts of the documents.
+
         Returns:
-            A stand-in for document vectors of shape (N, K), where K is the number of dimensions of the word vectors.
-            Each row repeats the position of its document.
+            An array of shape (N, K), where K is the number of dimensions of the word vectors. Each row repeats the
+            position of its document.
         """
         if self.model is None:
             self.model = self._untrained(documents)
@@ -99,8 +108,15 @@ class Late:
     def queries(self, texts: Sequence[str]) -> NDArray[np.int64]:
         """Store the texts of n queries for scoring.
 
+        A late-interaction reranker has no single vector per query. The returned rows only tell the similarity function
+        which stored queries to score.
+
+        Args:
+            texts: The texts of the queries.
+
         Returns:
-            A stand-in for query vectors of shape (n, K). Each row repeats the position of its query.
+            An array of shape (n, K), where K is the number of dimensions of the word vectors. Each row repeats the
+            position of its query.
         """
         self._texts = list(texts)
         return self._positions(len(texts))
@@ -119,7 +135,7 @@ class Late:
         """Score all N documents for each of B queries.
 
         Args:
-            queries: Rows that :meth:`queries` returned, shape (B, K). They contain the positions of the queries.
+            queries: Rows that :meth:`queries` returned, shape (B, K). Each row repeats the position of a query.
             documents: The rows that :meth:`fit` returned, shape (N, K).
 
         Returns:
@@ -158,7 +174,7 @@ def untrained_reranker(table: WordVectors, documents: Sequence[str]) -> LateInte
     """Create a late-interaction reranker from word vectors, without training.
 
     Args:
-        table: Word vectors whose weights are inverse document frequencies. The reranker uses the weights to the power
+        table: Word vectors whose weights are inverse document frequencies. The reranker raises the weights to the power
             of 1.2.
         documents: Documents that the reranker will score. Only their mean length is used.
     """
@@ -170,9 +186,9 @@ def untrained_reranker(table: WordVectors, documents: Sequence[str]) -> LateInte
 
 
 class CollectionScorer:
-    """A scorer that ranks all documents of a collection by a late-interaction reranker.
+    """A scorer that applies a late-interaction reranker to all documents of a collection.
 
-    The similarities of a query word to the documents are cached, because other queries may contain the same word.
+    The similarities between a query word and the documents are cached, because other queries may contain the same word.
 
     Args:
         model: The reranker.
@@ -206,7 +222,7 @@ class CollectionScorer:
         return scores
 
     def _match(self, words: Sequence[str]) -> None:
-        """Make sure that the cache contains the best match of each word in each document.
+        """Compute the largest similarity of each word to any word of each document, unless it is already cached.
 
         If the cache has grown too large, it is emptied first.
 

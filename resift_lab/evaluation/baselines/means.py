@@ -12,7 +12,7 @@ def mean_system(vectors: WordVectors, weighting: str) -> Encoder:
     """Return an encoder whose vector of a text is the weighted mean of its word vectors, scaled to length 1.
 
     Args:
-        vectors: Word vectors, the most frequent words first. Their own weights are ignored.
+        vectors: Word vectors, the most frequent words first. The weights that are stored with the vectors are ignored.
         weighting: Name of the weighting, see :func:`resift.encoders.tables.weights_by_rank`. ``none`` is the unweighted
             mean, ``zipf`` the pooling of model2vec.
     """
@@ -20,7 +20,7 @@ def mean_system(vectors: WordVectors, weighting: str) -> Encoder:
 
 
 def weight_by_rank(vectors: WordVectors, weighting: str) -> WordVectors:
-    """Replace the weights of word vectors by weights that depend on the frequency rank of each word.
+    """Replace the weights of word vectors with weights that depend on the frequency rank of each word.
 
     Args:
         vectors: Word vectors, the most frequent words first.

@@ -33,7 +33,7 @@ class Sif:
         self._model = _RawMean("sif", weight_by_rank(vectors, "sif"), "mean", "jaccard")
 
     def fit(self, documents: Sequence[str]) -> Floats:
-        """Learn the common direction, which is the first singular vector of the document vectors.
+        """Compute the common direction of the document vectors, their first singular vector, and subtract it from them.
 
         Args:
             documents: The texts of the N documents.

@@ -122,7 +122,8 @@ def _judged_queries(
 
     Args:
         folder: The folder in BEIR's layout.
-        part: Name of a part of the queries, such as ``train``. None uses ``qrels.tsv`` or else the part ``test``.
+        part: Name of a part of the queries, such as ``train``. None reads the judgements in ``qrels.tsv``, or in
+            ``qrels/test.tsv`` if the first file does not exist.
         judgments: The path of a judgement list that replaces the queries and judgements of the folder, or None.
 
     Returns:
@@ -181,7 +182,7 @@ def first_file(folder: Path, *names: str) -> Path:
 
     Args:
         folder: The folder that contains the files.
-        *names: The names to try, in order of preference. Each of them may also have the ending ``.gz``.
+        *names: The names to try, in order of preference. The file may also be gzipped, with ``.gz`` after its name.
 
     Raises:
         BadInput: If none of the files exists.
@@ -194,11 +195,11 @@ def first_file(folder: Path, *names: str) -> Path:
 
 
 def read_texts(path: Path, titled: bool = False) -> dict[str, str]:
-    """Read the texts of a BEIR file of documents or queries.
+    """Read the texts from a file of documents or queries in BEIR's format.
 
     Args:
         path: A file of JSON lines with ``_id``, ``text`` and optionally ``title``.
-        titled: Whether to put the title of each text before the text.
+        titled: Whether to prepend the title to each text.
 
     Returns:
         The texts by id, in the order of the file.

@@ -40,8 +40,8 @@ class BenchOptions:
         idf: Function that returns the inverse document frequency of a word. None uses the word vectors of the evaluated
             system, or the packaged word vectors if the system has none.
         alpha: Weight of the vector similarity in searches without feedback, 0 to 1. None uses the system's own weight.
-        whole: Whether to rank all documents. Otherwise only the first hits of a search, the rescore window, are
-            reranked.
+        whole: Whether feedback ranks all documents. If False, feedback reranks only the first hits of a search, the
+            rescore window.
     """
 
     idf: Callable[[str], float] | None = None
@@ -150,7 +150,8 @@ class FeedbackBench:
         """Return the BM25 scores of all N documents for a query with weighted terms.
 
         Args:
-            weights: Weights of the V terms in the query, shape (V,).
+            weights: The weight of each of the V terms of the vocabulary in the query, shape (V,). Terms that are not in
+                the query have the weight 0.
 
         Returns:
             Scores of shape (N,). -inf for documents that contain no term of the query.
@@ -160,11 +161,14 @@ class FeedbackBench:
         return np.where(scores == 0, -np.inf, scores)
 
     def judged_documents(self, query: str, judged: Judged) -> list[JudgedDocument]:
-        """Return judged documents in the form in which a session stores them.
+        """Convert judgements to the form in which sessions store them.
 
         Args:
             query: Text of the query for which the documents were judged, or "" if the judgements belong to no query.
             judged: Pairs of a document's position and its grade.
+
+        Returns:
+            The judged documents with their vectors and texts.
         """
         return [
             JudgedDocument(Judgement("", str(row), grade, query), self.vectors[row], self.documents[row])

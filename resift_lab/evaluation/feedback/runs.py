@@ -54,7 +54,8 @@ def run_feedback(
         metrics = np.stack(tables, axis=2)
         _check_rounds(metrics)
         runs[method] = [
-            (_run(protocol, after, _counts(after)), _run(protocol, before, {})) for after, before in metrics
+            (_run_of_table(protocol, after, _query_counts(after)), _run_of_table(protocol, before, {}))
+            for after, before in metrics
         ]
     return runs
 
@@ -62,18 +63,18 @@ def run_feedback(
 def _rounds(
     bench: FeedbackBench, protocol: FeedbackProtocol, options: FeedbackOptions, method: str, query: int
 ) -> NDArray[np.float64]:
-    """Simulate all rounds of judging for a query, and measure each ranking.
+    """Simulate all rounds of judging for a query. After each round, measure the new and the initial ranking.
 
     Args:
         bench: Documents and queries.
-        protocol: Initial ranking, simulated judgements and metrics.
+        protocol: The protocol, which defines the initial ranking, the simulated judgements and the metrics.
         options: Number of rounds and judgements, and the noise.
         method: Name of the feedback method.
         query: Position of the query.
 
     Returns:
-        For each round, the M metrics of the new ranking and of the initial ranking, shape (rounds, 2, M). Metrics that
-        ignore judged documents ignore the same documents in both rankings.
+        For each round, the M metrics of the new ranking and of the initial ranking, shape (rounds, 2, M). Metrics
+        without judged documents leave out the same documents from both rankings.
     """
     # a generator per query, so that the noise depends neither on the method nor on the other queries
     rng = np.random.default_rng([options.seed, query])
@@ -89,8 +90,8 @@ def _rounds(
     return metrics
 
 
-def _counts(metrics: NDArray[np.float64]) -> dict[str, int]:
-    """Count queries by whether all their metrics are defined.
+def _query_counts(metrics: NDArray[np.float64]) -> dict[str, int]:
+    """Count all queries, and the queries without any unjudged relevant document.
 
     Args:
         metrics: M metrics of Q queries, shape (Q, M). A metric is NaN if all relevant documents of a query were judged.
@@ -102,13 +103,13 @@ def _counts(metrics: NDArray[np.float64]) -> dict[str, int]:
 
 
 def _check_rounds(metrics: NDArray[np.float64]) -> None:
-    """Check that in every round at least one query has a metric that is not NaN.
+    """Check that no round consists only of NaN values.
 
     Args:
         metrics: M metrics of Q queries, after each round and in the initial ranking, shape (rounds, 2, Q, M).
 
     Raises:
-        BadInput: If all metrics of a round are NaN, because all relevant documents were judged.
+        BadInput: If all metrics of all queries are NaN in a round, because all relevant documents were judged.
     """
     empty = np.flatnonzero(np.isnan(metrics).all(axis=(1, 2, 3)))
     if len(empty):
@@ -154,7 +155,7 @@ def run_topics(bench: FeedbackBench, protocol: FeedbackProtocol, options: Feedba
 
 def _topic_run(protocol: FeedbackProtocol, rows: list[list[float]]) -> Run:
     table = np.array(rows).reshape(-1, len(protocol.metrics))
-    return _run(protocol, table, _counts(table))
+    return _run_of_table(protocol, table, _query_counts(table))
 
 
 def _draw_queries(protocol: FeedbackProtocol, options: FeedbackOptions) -> list[int]:
@@ -163,8 +164,8 @@ def _draw_queries(protocol: FeedbackProtocol, options: FeedbackOptions) -> list[
     return [int(query) for query in order[: options.queries]]
 
 
-def _run(protocol: FeedbackProtocol, table: NDArray[Any], facts: dict[str, Any]) -> Run:
-    """Create a run from a table of metrics.
+def _run_of_table(protocol: FeedbackProtocol, table: NDArray[Any], facts: dict[str, Any]) -> Run:
+    """Convert a table of metrics to a :class:`Run`.
 
     Args:
         protocol: The protocol, which names the metrics.

@@ -50,7 +50,10 @@ class SameClass(FeedbackProtocol):
         self._first = None if first_system is None else _scorer(first_system, self.documents, self.queries)
 
     def first(self, bench: FeedbackBench, query: int) -> Scores:
-        """Return the initial ranking of a query, by the first system or by a search without a session.
+        """Return the initial ranking of a query.
+
+        The ranking comes from the protocol's first system, or from a search without a session if there is no such
+        system.
 
         Args:
             bench: Documents and queries.
@@ -106,13 +109,14 @@ class SameClass(FeedbackProtocol):
         return metrics if residual[1].any() else [*metrics[:3], np.nan, np.nan]
 
     def other_queries(self, query: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the other queries of a query's class, and the queries of all other classes.
+        """Return the other queries with the same label as a query, and the queries with different labels.
 
         Args:
             query: Position of the query.
 
         Returns:
-            The positions of the queries in the same class, and the positions of the queries in other classes.
+            The positions of the other queries with the same label, and the positions of the queries with different
+            labels.
         """
         same = self._query_classes == self._query_classes[query]
         other = np.flatnonzero(~same)
@@ -121,10 +125,10 @@ class SameClass(FeedbackProtocol):
 
 
 def _scorer(system: System, documents: Sequence[str], queries: Sequence[str]) -> Callable[[int], Scores]:
-    """Fit a retrieval system on documents, and return a function that scores them for a query.
+    """Fit a retrieval system on documents, and return a function that scores the documents for a query.
 
     Args:
-        system: The system.
+        system: The retrieval system to fit.
         documents: The texts of the N documents.
         queries: The texts of the queries.
 
