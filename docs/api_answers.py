@@ -396,6 +396,13 @@ class Judged(Struct):
     progress: Progress
 
 
+class Released(Struct):
+    """Confirmation that documents were given back."""
+
+    review: str
+    released: Annotated[int, documented("number of documents that were reserved for the reader")]
+
+
 class DeletedReview(Struct):
     """Confirmation that a review and its judgements were deleted."""
 

@@ -27,10 +27,10 @@ from resift.reranker.request_bodies import (
     EmbeddingsRequest,
     FeedbackRequest,
     JudgementsRequest,
+    ReaderRequest,
     RerankRequest,
     ReviewRequest,
     RewriteRequest,
-    UndoRequest,
 )
 from resift.schema import fields_of, schema_of, without_links
 from resift.service.config import Config
@@ -109,19 +109,24 @@ OPERATIONS = {
     ),
     "reviews.list_reviews": Operation("GET /v1/reviews", answers.Reviews),
     "reviews.begin_review": Operation(
-        f"PUT {_OF_REVIEW}", answers.Review, "404", ReviewRequest, {"index": "resift-news", "topic": "bush fires"}
+        f"PUT {_OF_REVIEW}", answers.Review, "404 429", ReviewRequest, {"index": "resift-news", "topic": "bush fires"}
     ),
     "reviews.get_review": Operation(f"GET {_OF_REVIEW}", answers.Review, "404"),
     "reviews.delete_review": Operation(f"DELETE {_OF_REVIEW}", answers.DeletedReview, "404"),
-    "reviews.next_batch": Operation(f"POST {_OF_REVIEW}/next", answers.Batch, "404", BatchRequest, {"size": 10}),
+    "reviews.next_batch": Operation(f"POST {_OF_REVIEW}/next", answers.Batch, "404 429", BatchRequest, {"size": 10}),
     "reviews.judge": Operation(
         f"POST {_OF_REVIEW}/judgements",
         answers.Judged,
-        "404",
+        "404 429",
         JudgementsRequest,
         {"relevant": ["1"], "irrelevant": ["3"], "by": "anna"},
     ),
-    "reviews.undo_judgement": Operation(f"POST {_OF_REVIEW}/undo", answers.Judged, "404", UndoRequest, {"by": "anna"}),
+    "reviews.undo_judgement": Operation(
+        f"POST {_OF_REVIEW}/undo", answers.Judged, "404", ReaderRequest, {"by": "anna"}
+    ),
+    "reviews.release_documents": Operation(
+        f"POST {_OF_REVIEW}/release", answers.Released, "404", ReaderRequest, {"by": "anna"}
+    ),
     "reviews.export_review": Operation(f"GET {_OF_REVIEW}/export", "text/csv", "404"),
     "ubi.events": Operation("POST /ubi_events", answers.UbiTaken, "429", list, [_CLICK]),
     "ubi.queries": Operation("POST /ubi_queries", answers.UbiTaken, "429", list, [{**_UBI, "user_query": "fire"}]),

@@ -36,9 +36,11 @@ from resift.reranker.request_log import http_error, identified
 
 THREADS = 8
 COMPUTING_THREADS = 2
+REVIEW_THREADS = 2
 # Endpoints that only compute, in proportion to the size of the body. Small bodies are answered like other requests.
 COMPUTING = frozenset(("/v1/rerank", "/v1/embeddings"))
 SMALL_BODY = 2048  # bytes
+REVIEWS = "/v1/reviews"
 KEEP_ALIVE = 30.0  # seconds after which a connection without a request is closed
 CONNECTIONS = 1000  # maximum number of concurrent connections of a process
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)  # signals that stop a worker
@@ -215,9 +217,9 @@ def _network(address: str) -> str:
 class _Threads:
     """The thread pools that answer requests.
 
-    There are three pools: for expensive computations without searches (reranking and embeddings), for health checks,
-    and for all other requests. The first pool is small, so that searches are not delayed. The second pool ensures that
-    health checks are answered even if all other threads are busy.
+    There are four pools: for expensive computations without searches (reranking and embeddings), for reviews, for
+    health checks, and for all other requests. The first two pools are small, so that searches are not delayed. The
+    third pool ensures that health checks are answered even if all other threads are busy.
 
     The thread pool of waitress distributes requests to its threads in turn. A request would then rarely find the data
     that SQLite and the memory allocator cache for each thread. With these pools, the requests of a client usually run
@@ -227,6 +229,7 @@ class _Threads:
     def __init__(self) -> None:
         self._general = ThreadPoolExecutor(THREADS)
         self._computing = ThreadPoolExecutor(COMPUTING_THREADS)
+        self._reviews = ThreadPoolExecutor(REVIEW_THREADS)
         self._health = ThreadPoolExecutor(1)
 
     def add_task(self, connection: Connection) -> None:
@@ -235,6 +238,8 @@ class _Threads:
         path, pool = getattr(request, "path", ""), self._general
         if path in COMPUTING and request.body_bytes_received > SMALL_BODY:
             connection.queued, pool = time.monotonic(), self._computing
+        elif path == REVIEWS or path.startswith(f"{REVIEWS}/"):
+            connection.queued, pool = time.monotonic(), self._reviews
         elif path == "/healthz":
             pool = self._health
         pool.submit(_answer, connection)

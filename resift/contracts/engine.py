@@ -141,6 +141,16 @@ class Engine(ABC):
         """
 
     @abstractmethod
+    def field_names(self, index: str) -> list[str]:
+        """Return the names of all fields except those of Resift, including fields inside objects.
+
+        The embedded engine has no mapping, so it inspects the text fields and a sample of documents.
+
+        Args:
+            index: The name of the index.
+        """
+
+    @abstractmethod
     def value_counts(
         self, index: str, query: Body, fields: Sequence[str], size: int, headers: Headers = None
     ) -> dict[str, list[tuple[Any, int]]]:

@@ -83,6 +83,10 @@ class SessionStore(ABC):
         """
 
     @abstractmethod
+    def scan_indices(self) -> Iterator[tuple[str, Any]]:
+        """Yield the id and the index names of each stored session, without reading its content."""
+
+    @abstractmethod
     def delete_index(self, index: str) -> int:
         """Delete all sessions that contain judgements of documents in an index.
 

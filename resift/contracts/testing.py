@@ -191,6 +191,7 @@ class SessionStoreContract:
         assert list(store.scan("elsewhere")) == [("b", other)]
         assert list(store.scan("nowhere")) == []
         assert sorted(store.scan()) == [("a", STORED), ("b", other), ("c", STORED)]
+        assert sorted(store.scan_indices()) == [("a", STORED.indices), ("b", other.indices), ("c", STORED.indices)]
 
 
 class EngineContract:

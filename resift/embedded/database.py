@@ -288,6 +288,12 @@ class SqliteSessionStore(SessionStore):
             rows = db.execute(sql, (index, index)).fetchall()
         return ((id, _stored(*row)) for id, *row in rows)
 
+    def scan_indices(self) -> Iterator[tuple[str, Any]]:
+        """Return an iterator over the ids and index names of all sessions."""
+        with self._database.transaction(write=False) as db:
+            rows = db.execute("SELECT id, CAST(indices AS BLOB) FROM session_log ORDER BY id").fetchall()
+        return ((id, _value(indices)) for id, indices in rows)
+
     def delete_index(self, index: str) -> int:
         """Delete all sessions with judgements in an index, and return how many were deleted."""
         return self._delete(_HAS_INDEX, index)

@@ -44,7 +44,7 @@ from resift.embedded.tables import (
     write_vector,
 )
 from resift.errors import CorruptEngine, EngineUnavailable, NotFound
-from resift.query.dsl import VECTOR_FIELD, Body, filter_source
+from resift.query.dsl import VECTOR_FIELD, Body, filter_source, is_ours, leaves
 
 _PAGE = 500  # number of documents that are read together
 _FIELD_SAMPLE = 200  # number of documents that are inspected for the names of their fields
@@ -115,6 +115,12 @@ class SqliteEngine(Engine):
         """
         hits = self.sample(index, _FIELD_SAMPLE, headers=headers).hits
         return exact_names([hit["_source"] for hit in hits], self.info(index).fields)
+
+    def field_names(self, index: str) -> list[str]:
+        """Return the names of the text fields, and of the fields in a sample of the documents."""
+        hits = self.sample(index, _FIELD_SAMPLE).hits
+        names = [name for hit in hits for name, _ in leaves(hit["_source"]) if not is_ours(name)]
+        return list(dict.fromkeys([*self.info(index).fields, *names]))
 
     def value_counts(
         self, index: str, query: Body, fields: Sequence[str], size: int, headers: Headers = None

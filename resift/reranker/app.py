@@ -64,13 +64,14 @@ def create_app(config: Config | None = None, *, engine: Engine | None = None, mo
     quotas = Quotas(config.max_marks_per_day, config.max_sessions_per_day, config.max_bytes_per_day)
     store = open_session_store(config.store, config.session_index)
     app.extensions["collector"] = Collector(ubi_log, quotas)
-    app.extensions["resift"] = SearchService(
+    service = app.extensions["resift"] = SearchService(
         engine,
         model or load_model(config.model),
         Sessions(store, config.session_hours, caller=current_caller, quotas=quotas),
         config,
         Clicks(ubi_log, engine, read_actions(config.ubi_actions), config.session_hours * 3600, count_ubi),
     )
+    service.reviews.max_seconds = config.deadline
     for blueprint in (api, reviews, ubi):
         app.register_blueprint(blueprint)
     _add_errors(app)

@@ -13,6 +13,7 @@ from msgspec import Meta, Struct, field
 
 from resift.contracts.search_options import Clause, Name, SessionId, Text
 from resift.errors import TextTooLong
+from resift.reviews.reviews import MAX_FIELDS
 from resift.schema import documented
 from resift.sessions.sessions import MAX_DOCUMENT_ID, MAX_JUDGEMENTS, MAX_QUERY
 from resift.text import tokenize
@@ -21,6 +22,8 @@ MAX_INPUTS = 2048
 """Texts of an embeddings request. OpenAI has the same limit."""
 MAX_DOCUMENTS = 10_000
 """Documents of a rerank request. A search has the same maximum number of hits."""
+MAX_TOPIC = 10_000
+"""Characters of a review's topic."""
 MAX_WORD_PAIRS = 40_000_000
 """Pairs of words that a trained reranker compares for a request. This takes two seconds on one core."""
 
@@ -179,13 +182,18 @@ class ReviewRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     """A set of documents to review."""
 
     index: Annotated[Name, documented("the index of the documents")]
-    topic: Annotated[Text, documented("description of relevant documents; its best hits are read first")] = ""
+    topic: Annotated[
+        str, Meta(max_length=MAX_TOPIC), documented("description of relevant documents; its best hits are read first")
+    ] = ""
     query: Annotated[
         Clause | None, documented("a query clause that selects the documents", "all documents of the index")
     ] = None
-    fields: Annotated[list[Name], documented("fields that the reader reads", "all text fields")] = field(
-        default_factory=list
-    )
+    fields: Annotated[
+        list[Name],
+        documented(
+            "names of the fields that the reader reads, without patterns", "all text fields", max_length=MAX_FIELDS
+        ),
+    ] = field(default_factory=list)
     by: _By = ""
     target: Annotated[float, Meta(gt=0, lt=1), documented("the recall at which the review may stop")] = 0.95
 
@@ -221,7 +229,7 @@ class JudgementsRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     model: _Model = False
 
 
-class UndoRequest(Struct, kw_only=True, forbid_unknown_fields=True):
-    """The body of a request to undo a reader's last judgement."""
+class ReaderRequest(Struct, kw_only=True, forbid_unknown_fields=True):
+    """The body of a request to undo a reader's last judgement, or to give back a reader's documents."""
 
     by: _By = ""

@@ -5,24 +5,22 @@ It requires the scope ``review``. A key with this scope may read all documents o
 
 from __future__ import annotations
 
+from itertools import chain, islice
 from typing import Any
 
 from flask import Blueprint, Response, request
 from msgspec.structs import replace
 
-from resift.arrays import batched
 from resift.errors import Forbidden, IndexNotFound, IndexNotServed
 from resift.reranker.access.requests import current_caller, engine_headers
 from resift.reranker.api import current_service, read_body, to_json
-from resift.reranker.request_bodies import BatchRequest, JudgementsRequest, ReviewRequest, UndoRequest
+from resift.reranker.request_bodies import BatchRequest, JudgementsRequest, ReaderRequest, ReviewRequest
 from resift.reviews.review import MODEL, PERSON, Review
 from resift.reviews.reviews import ReviewSettings
 from resift.reviews.stopping import Progress
 from resift.service.bodies import Search
 from resift.service.served_indices import index_not_served
 
-_BATCH_SIZE = 1000
-"""Documents that are read per request to the engine."""
 reviews = Blueprint("reviews", __name__, url_prefix="/v1/reviews")
 
 
@@ -111,9 +109,9 @@ def get_review(review: str) -> dict[str, Any]:
 def delete_review(review: str) -> dict[str, Any]:
     """Delete a review and its judgements."""
     service = current_service()
-    index = dict(service.reviews.list()).get(review)
+    index = service.reviews.index(review)
     # _open would fail if the index was deleted.
-    if index is not None and not _is_served(index):
+    if not _is_served(index):
         raise index_not_served(index)
     service.reviews.delete(review)
     return {"review": review, "deleted": True}
@@ -124,7 +122,8 @@ def next_batch(review: str) -> dict[str, Any]:
     """Return the documents that a reader should judge next.
 
     By default, these are the unread documents that are most likely relevant, best first. With `sample`, they are a
-    random sample of the unread documents. For eight hours, these documents are reserved for the reader `by`.
+    random sample of the unread documents. The documents are reserved for the reader `by`, until the reader has judged
+    nothing for half an hour or releases them. At most 100 documents are reserved for a reader.
     """
     body, opened, engine = read_body(BatchRequest), _open(review), current_service().engine
     by, source = _by(body.by), MODEL if body.model else PERSON
@@ -152,9 +151,22 @@ def judge(review: str) -> dict[str, Any]:
 
 @reviews.post("/<review>/undo")
 def undo_judgement(review: str) -> dict[str, Any]:
-    """Undo the last judgement of the reader `by` in a review, and return the progress of the review."""
-    by = _by(read_body(UndoRequest).by)
+    """Undo the last judgement of the reader `by` in a review, and return the progress of the review.
+
+    Only judgements with the same API key can be undone, unless the key has the scope `admin`.
+    """
+    by = _by(read_body(ReaderRequest).by)
     return {"progress": progress_response(_open(review).undo(by))}
+
+
+@reviews.post("/<review>/release")
+def release_documents(review: str) -> dict[str, Any]:
+    """Give back the documents that are reserved for a reader, so that others can read them.
+
+    Only documents that were reserved with the same API key are released, unless the key has the scope `admin`.
+    """
+    by = _by(read_body(ReaderRequest).by)
+    return {"review": review, "released": len(_open(review).release(by))}
 
 
 @reviews.get("/<review>/export")
@@ -162,16 +174,10 @@ def export_review(review: str) -> Response:
     """Export the judgements of a review as `csv` (default), `ris` or `qrels`, or the log of its events as `json`."""
     format, opened = request.args.get("format", "csv"), _open(review)
     if format == "json":
-        return Response(b"\n".join([*map(to_json, opened.audit()), b""]), mimetype="application/x-ndjson")
-    headers, index = engine_headers(), opened.first_event["index"]
-
-    def may_read(ids: list[str]) -> set[str]:
-        """Return the ids of the documents that the caller may read."""
-        engine = current_service().engine
-        return {id for batch in batched(ids, _BATCH_SIZE) for id in engine.documents(index, batch, headers)}
-
-    exported = opened.export(format, may_read if headers else set)
-    return Response(exported, mimetype="text/csv" if format == "csv" else "text/plain")
+        return Response((to_json(event) + b"\n" for event in opened.audit()), mimetype="application/x-ndjson")
+    parts = opened.export_parts(format, engine_headers())
+    # The first part is read before the response begins, so that an engine that is unavailable causes an error response.
+    return Response(chain(list(islice(parts, 2)), parts), mimetype="text/csv" if format == "csv" else "text/plain")
 
 
 def progress_response(progress: Progress) -> dict[str, Any]:

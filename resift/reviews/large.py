@@ -5,29 +5,22 @@ The engine retrieves the documents that are most likely to be relevant, and the 
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
 
 import numpy as np
 
-from resift.arrays import batched
-from resift.contracts.engine import Engine
 from resift.feedback.feedback import Feedback
-from resift.query.dsl import MAX_RESULTS, PLAIN, Body, document_text, text_clause
-from resift.reviews.ranking import DocumentSet
-from resift.text import plain_text
+from resift.query.dsl import MAX_RESULTS, Body, text_clause
+from resift.reviews.ranking import DOCUMENT_OVERHEAD, DocumentSet
+from resift.reviews.stored import StoredSet, readable
 
-# Maximum size of a set in memory: its characters, and DOCUMENT_OVERHEAD more for each document. The classifier's
-# features take about fifteen times as much memory.
+# Maximum size of a set in memory: its characters, and DOCUMENT_OVERHEAD more for each document.
 MAX_TEXT = 200_000_000
-DOCUMENT_OVERHEAD = 100
 MAX_LOADED = 100_000  # number of documents of a larger set that are loaded, in addition to the judged documents
 _BACKGROUND = 1000  # number of random background documents, from which relevant documents are distinguished
 _TERMS = 60  # number of words with which the engine is searched
 _GROWTH = 1.5  # documents are retrieved again when the number of relevant documents has grown by this factor
-_ID_BATCH = 1000  # number of ids in a request
 _VECTORS = 300  # number of the latest judged documents from which the query vector is learned
 
 
@@ -42,29 +35,39 @@ class LargeSet(DocumentSet):
     documents have been read.
 
     Args:
-        engine: The engine.
-        index: The name of the index.
-        fields: The text fields.
-        query: The query clause that selects the documents, or None for all documents.
+        stored: The documents in the engine.
         topic: The query clause for the subject of the review. It retrieves the first documents, before any document is
             judged.
     """
 
-    def __init__(self, engine: Engine, index: str, fields: Sequence[str], query: Body | None, topic: Body) -> None:
+    def __init__(self, stored: StoredSet, topic: Body) -> None:
         super().__init__((), ())
-        self._engine = engine
-        self._index = index
-        self._fields = fields
+        self._stored = stored
         self._topic = topic
-        self._query: Body = query or {"match_all": {}}
         self._loaded = DocumentSet((), ())
         self._relevant = -1  # number of relevant documents when the documents were loaded
-        self._existing = set[str]()  # ids that are known to exist
-        (self.total,) = engine.document_counts(index, [self._query])
+
+    @property
+    def total(self) -> int:
+        """The number of documents."""
+        return self._stored.total
+
+    @property
+    def memory(self) -> int:
+        """The estimated memory of the loaded documents in bytes."""
+        return self._loaded.memory
+
+    def existing(self, ids: Collection[str]) -> set[str]:
+        """Return the given ids whose documents belong to this set."""
+        return self._stored.existing(ids)
+
+    def draw(self, count: int, excluded: Collection[str]) -> tuple[list[str], int]:
+        """Draw random documents, as :meth:`resift.reviews.stored.StoredSet.draw` does."""
+        return self._stored.draw(count, excluded)
 
     def text(self, id: str) -> str:
         """Return the text of a document, or "" if it does not exist."""
-        return self._loaded.text(id) if id in self._loaded.places else dict(self._stored(ids=[id])).get(id, "")
+        return self._loaded.text(id) if id in self._loaded.places else dict(self._stored.scan(ids=[id])).get(id, "")
 
     def ranked(self, labels: Mapping[str, bool], read: Collection[str] = ()) -> list[str]:
         """Return the ids of the loaded documents that nobody has read yet, most likely relevant first.
@@ -95,29 +98,6 @@ class LargeSet(DocumentSet):
         """
         return self._loaded.reasons(id, labels, count)
 
-    def existing(self, ids: Collection[str]) -> set[str]:
-        """Return the given ids whose documents belong to this set."""
-        for batch in batched([id for id in ids if id not in self._existing], _ID_BATCH):
-            query = self._within_set(filter=[{"ids": {"values": batch}}])
-            body = {"query": query, "size": len(batch), "_source": False}
-            self._existing |= {hit["_id"] for hit in self._engine.search(self._index, {**body, **PLAIN}).hits}
-        return self._existing.intersection(ids)
-
-    def draw(self, count: int, read: Collection[str]) -> tuple[list[str], int]:
-        """Draw random documents that nobody has read yet.
-
-        Args:
-            count: The number of documents to draw. Fewer are drawn if fewer are unread.
-            read: The ids of the documents that have been read.
-
-        Returns:
-            The ids of the drawn documents, and the number of all unread documents.
-        """
-        unread = self._within_set(must_not=[{"ids": {"values": list(read)}}])
-        seed = secrets.randbelow(2**31)
-        drawn = self._engine.sample_matches(self._index, unread, count, source=False, seed=seed).hits
-        return [hit["_id"] for hit in drawn], self.total - len(self.existing(read))
-
     def _retrieve(self, labels: Mapping[str, bool]) -> DocumentSet:
         """Load the judged documents, and the documents that are most similar to the relevant documents.
 
@@ -125,11 +105,12 @@ class LargeSet(DocumentSet):
             labels: The judged documents, with True for relevant documents.
         """
         texts = {id: self._loaded.text(id) for id in labels if id in self._loaded.places}
-        texts |= self._stored(ids=[id for id in labels if id not in texts])
-        sample = self._engine.sample(self._index, _BACKGROUND, list(self._fields) or True).hits
-        background = {hit["_id"]: readable(hit["_source"], self._fields) for hit in sample}
+        texts |= self._stored.scan(ids=[id for id in labels if id not in texts])
+        engine, index, fields = self._stored.engine, self._stored.index, self._stored.fields
+        sample = engine.sample(index, _BACKGROUND, list(fields) or True).hits
+        background = {hit["_id"]: readable(hit["_source"], fields) for hit in sample}
         words = DocumentSet(*zip(*{**background, **texts}.items(), strict=True)).strongest(labels, _TERMS)
-        should = [self._topic, *(text_clause(word, self._fields, boost=weight) for word, weight in words.items())]
+        should = [self._topic, *(text_clause(word, fields, boost=weight) for word, weight in words.items())]
         unjudged = {"must_not": [{"ids": {"values": list(labels)}}]}
         if knn := self._knn_clause(labels):
             texts |= self._best(MAX_LOADED // 10, {**unjudged, "must": [knn]})
@@ -147,17 +128,18 @@ class LargeSet(DocumentSet):
         Returns:
             The clause, or None if the index has no HNSW index, or if none of the latest judged documents is relevant.
         """
-        info, judged = self._engine.info(self._index), list(labels)[-_VECTORS:]
+        engine, index = self._stored.engine, self._stored.index
+        info, judged = engine.info(index), list(labels)[-_VECTORS:]
         if info.dim is None or not info.has_hnsw or not any(labels[id] for id in judged):
             return None
-        vectors = self._engine.field_vectors(self._index, judged, info.vector_field)
+        vectors = engine.field_vectors(index, judged, info.vector_field)
         sides = [[vector for id, vector in vectors.items() if labels[id] == side] for side in (True, False)]
         relevant, irrelevant = (np.array(side, np.float32).reshape(-1, info.dim) for side in sides)
         query_vector = Feedback.learn(relevant, irrelevant).shift
         if not query_vector.any():
             return None
         k = min(MAX_RESULTS, MAX_LOADED // 10)
-        return {"knn": {info.vector_field: {"vector": query_vector.tolist(), "k": k, "filter": self._query}}}
+        return {"knn": {info.vector_field: {"vector": query_vector.tolist(), "k": k, "filter": self._stored.within()}}}
 
     def _best(self, most: int, clauses: Mapping[str, Sequence[Body]]) -> Iterator[tuple[str, str]]:
         """Yield the id and text of the best documents that match some query clauses.
@@ -169,28 +151,8 @@ class LargeSet(DocumentSet):
             clauses: The parts of a ``bool`` query, such as "should" or "must_not", with their clauses.
         """
         remaining = MAX_TEXT
-        for id, text in islice(self._stored(query=self._within_set(**clauses)), most):
+        for id, text in islice(self._stored.scan(query=self._stored.within(**clauses)), most):
             remaining -= len(text) + DOCUMENT_OVERHEAD
             if remaining < 0:
                 return
             yield id, text
-
-    def _within_set(self, filter: Sequence[Body] = (), **more: Sequence[Body]) -> Body:
-        return {"bool": {"filter": [self._query, *filter], **more}}
-
-    def _stored(self, **selection: Any) -> Iterator[tuple[str, str]]:
-        documents = self._engine.scan(self._index, fields=self._fields or None, **selection)
-        return ((document.id, readable(document.source, self._fields)) for document in documents)
-
-
-def readable(source: Mapping[str, Any], fields: Sequence[str]) -> str:
-    """Return the text of a document for display, without HTML tags.
-
-    Args:
-        source: The ``_source`` of the document.
-        fields: The names of the fields to show, each on a line of its own. If empty, all fields are shown on a single
-            line.
-    """
-    selections = [[name] for name in fields] or [[]]
-    values = (plain_text(document_text(source, selection)).strip() for selection in selections)
-    return "\n".join(filter(None, values))

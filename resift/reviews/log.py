@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -126,10 +127,15 @@ class ReviewLog:
         return f"{self.id}.{chunk}"
 
 
+def size_in_bytes(events: Sequence[Event]) -> int:
+    """Return the size of events in the store in bytes."""
+    return len(json.dumps(events))
+
+
 def review_ids(store: SessionStore) -> list[tuple[str, str]]:
     """Return the id and the index of each review in a store, as pairs sorted by id."""
-    first = ((id, stored) for id, stored in store.scan() if id.endswith(".0"))
-    return sorted((id.removesuffix(".0"), stored.indices[0]) for id, stored in first)
+    first = ((id, indices) for id, indices in store.scan_indices() if id.endswith(".0"))
+    return sorted((id.removesuffix(".0"), indices[0]) for id, indices in first)
 
 
 def _not_found(id: str) -> NotFound:

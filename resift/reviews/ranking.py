@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from resift.contracts.engine import Headers
 from resift.errors import needs_extra
 from resift.porter import stem
 
@@ -40,6 +41,11 @@ _MAX_FEATURES = 500_000
 _WORD = re.compile(r"\w\w")  # scikit-learn's definition of a word; it fails if no text contains a word
 
 
+# Memory of a set: characters that a document counts in addition to its text, and bytes of a text and its features for
+# each character.
+DOCUMENT_OVERHEAD, _BYTES_PER_CHARACTER = 100, 16
+
+
 class DocumentSet:
     """The documents of a review, ranked by how likely they are relevant.
 
@@ -51,37 +57,46 @@ class DocumentSet:
 
     Attributes:
         ids: The ids of the documents.
-        total: The number of documents.
         places: A dictionary from each document id to its position in ``ids``.
     """
 
     def __init__(self, ids: Sequence[str], texts: Sequence[str], first: Sequence[str] = ()) -> None:
         self.ids = list(ids)
-        self.total = len(self.ids)
         self.places = {id: place for place, id in enumerate(self.ids)}
         self._texts = list(texts)
         self._first = first
+        self._characters = sum(len(text) + DOCUMENT_OVERHEAD for text in self._texts)
         # The latest weights and ranking with the judgements (and read documents) from which they were computed.
         self._cached_weights: tuple[dict[str, bool], NDArray[np.float32]] | None = None
         self._cached_ranking: tuple[tuple[dict[str, bool], frozenset[str]], list[str]] | None = None
+
+    @property
+    def total(self) -> int:
+        """The number of documents."""
+        return len(self.ids)
+
+    @property
+    def memory(self) -> int:
+        """The estimated memory of the texts and of the classifiers in bytes."""
+        return _BYTES_PER_CHARACTER * self._characters
 
     def existing(self, ids: Collection[str]) -> set[str]:
         """Return the given ids whose documents belong to this set."""
         return {id for id in ids if id in self.places}
 
-    def draw(self, count: int, read: Collection[str]) -> tuple[list[str], int]:
-        """Draw random documents that nobody has read yet, without replacement.
+    def draw(self, count: int, excluded: Collection[str]) -> tuple[list[str], int]:
+        """Draw random documents without replacement.
 
         Args:
-            count: The number of documents to draw. Fewer are drawn if fewer are unread.
-            read: The ids of the documents that have been read.
+            count: The number of documents to draw. Fewer are drawn if fewer are available.
+            excluded: The ids of the documents that must not be drawn.
 
         Returns:
-            The ids of the drawn documents, and the number of all unread documents.
+            The ids of the drawn documents, and the number of documents that could be drawn.
         """
-        unread = [id for id in self.ids if id not in read]
-        picked = np.random.default_rng().choice(len(unread), min(count, len(unread)), replace=False)
-        return [unread[place] for place in picked], len(unread)
+        available = [id for id in self.ids if id not in excluded]
+        picked = np.random.default_rng().choice(len(available), min(count, len(available)), replace=False)
+        return [available[place] for place in picked], len(available)
 
     def text(self, id: str) -> str:
         """Return the text of a document, one field per line, or "" if the document is not in this set.
@@ -90,6 +105,15 @@ class DocumentSet:
             id: The id of the document.
         """
         return self._texts[self.places[id]] if id in self.places else ""
+
+    def texts(self, ids: Sequence[str], headers: Headers = None) -> dict[str, str]:
+        """Return the texts of documents by id, without the documents that do not belong to this set.
+
+        Args:
+            ids: The ids of the documents.
+            headers: The caller's HTTP headers. Sets in an engine leave out documents that the caller may not read.
+        """
+        return {id: self.text(id) for id in ids if id in self.places}
 
     def ranked(self, labels: Mapping[str, bool], read: Collection[str] = ()) -> list[str]:
         """Return the ids of the documents that nobody has read yet, most likely relevant first.

@@ -2,23 +2,57 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
+from resift.contracts.engine import Headers
 from resift.errors import BadInput, NotFound
-from resift.reviews.log import Event, ReviewLog
+from resift.reviews.export import qrels, ris, table
+from resift.reviews.log import Event, ReviewLog, size_in_bytes
 from resift.reviews.ranking import DocumentSet
 from resift.reviews.stopping import TARGET, Progress, progress, relevant_interval
+from resift.sessions.quotas import Quotas
+from resift.sessions.sessions import SessionCaller
 
-LEASE_SECONDS = 8 * 3600  # how long a document that was assigned to a person is not assigned to others
+# Seconds without a judgement after which the documents that were assigned to a person are assigned to others.
+LEASE_SECONDS = 30 * 60
+MAX_LEASED = 100  # maximum number of documents that are assigned to a person
 MAX_BATCH = 1000  # maximum number of documents in a batch
 FORMATS = ("csv", "ris", "qrels")  # export formats
 PERSON, MODEL = "mark", "model"  # sources of judgements
-_Author = tuple[str, str]  # the name of a person or model, and the source of their judgements
+_REVIEW_BYTES, _EVENT_BYTES = 10**6, 500  # estimated memory of a review without events, and of an event
+
+
+class _Author(NamedTuple):
+    """The author of judgements. Names are not checked, so the same name with another API key is another author.
+
+    Attributes:
+        name: The name of the person or model.
+        source: PERSON or MODEL.
+        key: The name of the API key that sent the judgements, or None for a request without a key.
+    """
+
+    name: str
+    source: str
+    key: str | None
+
+
+class _Change(NamedTuple):
+    """A judgement that its author can undo.
+
+    Attributes:
+        position: The number of the judgement in the review, counted from 0.
+        document: The id of the document.
+        earlier: The author's earlier decision on the document, or None.
+    """
+
+    position: int
+    document: str
+    earlier: Event | None
 
 
 class _State:
@@ -31,39 +65,62 @@ class _State:
         decisions: The decisions on each document id, by author. The latest decision is the last.
         labels: For persons and for models (PERSON, MODEL), whether each judged document is relevant according to the
             latest decision. The documents are in the order in which they were first judged.
-        assigned: For each document that was assigned to a person and not judged yet, the name of the person, and the
-            time of the assignment in Unix seconds.
+        assigned: For each document that was assigned to a person and not judged yet, the person, and the time of the
+            assignment in Unix seconds.
+        last_judged: The time of each author's last judgement in Unix seconds.
         undone: The ids of the documents whose judgement was undone, latest first.
         samples: For each random control sample, the ids of its documents, and the number of unread documents when the
             sample was drawn.
-        history: For each author, the ids of the documents that the author judged, in order. Each comes with the
-            author's earlier decision on the document, or None, which :meth:`add` restores when a judgement is undone.
+        history: The judgements of each author that are not undone, in order.
     """
 
     def __init__(self) -> None:
         self.decisions: dict[str, dict[_Author, Event]] = {}
         self.labels: dict[str, dict[str, bool]] = {PERSON: {}, MODEL: {}}
-        self.assigned: dict[str, tuple[str, float]] = {}
+        self.assigned: dict[str, tuple[_Author, float]] = {}
+        self.last_judged: dict[_Author, float] = {}
         self.undone: dict[str, None] = {}
         self.samples: list[tuple[frozenset[str], int]] = []
-        self.history: dict[_Author, list[tuple[str, Event | None]]] = {}
+        self.history: dict[_Author, list[_Change]] = {}
+        self._judgements = 0
 
     def add(self, event: Event) -> None:
         """Update the state with the next event of the log."""
-        author = (event["by"], event.get("source", PERSON))
+        author = _Author(event["by"], event.get("source", PERSON), event.get("key"))
         if event["kind"] == "judge":
             self._judge(event, author)
-        elif event["kind"] == "undo" and self.history.get(author):
-            self._undo(event, author)
+        elif event["kind"] == "undo":
+            judge = author._replace(key=event.get("judged_with", author.key))
+            if self.history.get(judge):
+                self._undo(event, judge)
         elif event["kind"] == "give":
-            self.assigned |= dict.fromkeys(event["documents"], (event["by"], event["at"]))
+            assigned = event["documents"][: event.get("leased")]
+            self.assigned |= dict.fromkeys(assigned, (author, event["at"]))
             if event.get("sample"):
                 self.samples.append((frozenset(event["documents"]), event["unread"]))
+        elif event["kind"] == "release":
+            for document in event["documents"]:
+                self.assigned.pop(document, None)
+
+    def leases(self, now: float) -> dict[str, _Author]:
+        """Return the person to whom each document is assigned, without documents that were assigned too long ago.
+
+        Args:
+            now: The current time in Unix seconds.
+        """
+        return {
+            document: author
+            for document, (author, at) in self.assigned.items()
+            if now - max(at, self.last_judged.get(author, at)) < LEASE_SECONDS
+        }
 
     def _judge(self, event: Event, author: _Author) -> None:
         document = event["document"]
         decisions = self.decisions.setdefault(document, {})
-        self.history.setdefault(author, []).append((document, decisions.pop(author, None)))
+        change = _Change(self._judgements, document, decisions.pop(author, None))
+        self.history.setdefault(author, []).append(change)
+        self._judgements += 1
+        self.last_judged[author] = event["at"]
         decisions[author] = event
         self._update_labels(document)
         if event["source"] == PERSON:  # a model's judgement does not end a person's assignment
@@ -71,7 +128,7 @@ class _State:
             self.undone.pop(document, None)
 
     def _undo(self, event: Event, author: _Author) -> None:
-        document, earlier = self.history[author].pop()
+        _, document, earlier = self.history[author].pop()
         decisions = {**self.decisions[document]}
         if earlier is None:
             decisions.pop(author, None)
@@ -80,7 +137,7 @@ class _State:
         self.decisions[document] = dict(sorted(decisions.items(), key=lambda item: item[1]["at"]))
         self._update_labels(document)
         if document not in self.read:
-            self.assigned[document] = (event["by"], event["at"])
+            self.assigned[document] = (author, event["at"])
             self.undone = {document: None, **self.undone}
 
     def _update_labels(self, document: str) -> None:
@@ -117,37 +174,54 @@ class Review:
         documents: The documents to review.
         first_event: The event in the log that started the review, which contains the settings.
         clock: A function that returns the time in Unix seconds.
+        caller: A function that returns the caller of the current request. The name of the caller's API key is stored
+            with each event.
+        quotas: Daily limits on the storage of each API key. By default there are no limits.
     """
 
     def __init__(
-        self, log: ReviewLog, documents: DocumentSet, first_event: Event, clock: Callable[[], float] = time.time
+        self,
+        log: ReviewLog,
+        documents: DocumentSet,
+        first_event: Event,
+        clock: Callable[[], float] = time.time,
+        caller: Callable[[], SessionCaller] = SessionCaller,
+        quotas: Quotas | None = None,
     ) -> None:
         self.id = log.id
         self.documents = documents
         self.first_event = first_event
         self._log = log
         self._clock = clock
+        self._caller = caller
+        self._quotas = quotas or Quotas()
         self._lock = threading.RLock()
         self._state = _State()
         self._added = 0  # number of events in the state
-        self._missing: set[str] = set()  # judged documents that are not in the set (any more)
+
+    @property
+    def memory(self) -> int:
+        """The estimated memory of the review and its documents in bytes."""
+        return _REVIEW_BYTES + _EVENT_BYTES * self._added + self.documents.memory
 
     def state(self) -> _State:
         """Read new events from the log, and return the updated state."""
         events = self._log.refresh()
         for event in events[self._added :]:
             self._state.add(event)
-        judged = {event["document"] for event in events[self._added :] if event["kind"] == "judge"}
-        self._missing |= judged - self.documents.existing(judged)
         self._added = len(events)
         return self._state
 
     def next(self, count: int | None = None, by: str = "", source: str = PERSON) -> list[str]:
         """Assign the next documents to a person or a model.
 
-        The documents are ranked according to all judgements so far. For eight hours, a document that was assigned to a
-        person is not assigned to other people. Documents that the person was assigned but has not judged yet come
-        first, starting with documents whose judgement the person has undone.
+        The documents are ranked according to all judgements so far. A document that was assigned to a person is not
+        assigned to other people until the person has not judged any document for half an hour, or releases it.
+        Documents that the person was assigned but has not judged yet come first, starting with documents whose
+        judgement the person has undone.
+
+        At most 100 documents are assigned to a person, and at most half of the unread documents (but at least 100) to
+        the people with one API key. Further documents are returned without being assigned, so others may get them, too.
 
         A model gets documents that neither people nor models have judged. These documents remain available to people.
 
@@ -171,29 +245,29 @@ class Review:
             batch: list[str] = []
 
             def decide() -> list[Event]:
-                state, now = self.state(), self._clock()
+                state, person = self.state(), self._person(by)
                 size = count or min(100, max(10, len(state.read) // 10))
-                leased = {id for id, (_, at) in state.assigned.items() if now - at < LEASE_SECONDS}
-                own = {id for id in leased if state.assigned[id][0] == by} if source == PERSON else set()
+                leases = state.leases(self._clock())
+                own = {id for id, author in leases.items() if author == person} if source == PERSON else set()
                 ranked = self.documents.ranked(state.known, state.read if source == PERSON else state.known)
                 undone = sorted(self.documents.existing(own & state.undone.keys()), key=[*state.undone].index)
                 order = dict.fromkeys([*undone, *ranked])
-                available = [id for id in order if id in own or id not in leased][: max(size, len(own))]
+                available = [id for id in order if id in own or id not in leases][: max(size, len(own))]
                 batch[:] = sorted(available, key=lambda id: id not in own)[:size]
-                new = [id for id in batch if id not in own]
+                new = [id for id in batch if id not in own][: self._room(leases, person)]
                 return [self._event("give", by, documents=new)] if new and source == PERSON else []
 
-            self._log.append(decide)
+            self._append(decide, "bytes")
             return batch
 
     def sample(self, count: int, by: str = "") -> list[str]:
         """Draw random unread documents as a control sample, and assign them to a person.
 
         The judgements of the sample show how many relevant documents are still unread, without assumptions about the
-        quality of the ranking (see :meth:`controls`).
+        quality of the ranking (see :meth:`controls`). Documents that are assigned to a person are not drawn.
 
         Args:
-            count: The number of documents, from 1 to 1000. Fewer are drawn if fewer are unread.
+            count: The number of documents, from 1 to 1000. Fewer are drawn if fewer are available.
             by: The name of the person.
 
         Returns:
@@ -207,13 +281,35 @@ class Review:
             drawn: list[str] = []
 
             def decide() -> list[Event]:
-                drawn[:], unread = self.documents.draw(count, self.state().read)
+                leases = self.state().leases(self._clock())
+                drawn[:], unread = self.documents.draw(count, self.state().read.keys() | leases.keys())
                 if not drawn:
                     return []
-                return [self._event("give", by, documents=drawn, sample=True, unread=unread)]
+                room = self._room(leases, self._person(by))
+                return [self._event("give", by, documents=drawn, leased=room, sample=True, unread=unread)]
 
-            self._log.append(decide)
+            self._append(decide, "bytes")
             return drawn
+
+    def release(self, by: str = "") -> list[str]:
+        """Give back the documents that are assigned to a person and not judged yet, and return their ids.
+
+        Only documents that were assigned with the caller's own API key are released, unless the caller is an
+        administrator.
+
+        Args:
+            by: The name of the person.
+        """
+        with self._lock:
+            released: list[str] = []
+
+            def decide() -> list[Event]:
+                assigned = self.state().assigned.items()
+                released[:] = [id for id, (author, _) in assigned if author.name == by and self._may_change(author)]
+                return [self._event("release", by, documents=released)] if released else []
+
+            self._append(decide)
+            return released
 
     def judge(
         self, relevant: Iterable[str] = (), irrelevant: Iterable[str] = (), by: str = "", source: str = PERSON
@@ -249,11 +345,13 @@ class Review:
                 raise NotFound(f"no document {id!r} in review {self.id!r}", value=id, expected=expected)
         with self._lock:
             events = [self._event("judge", by, document=id, relevant=label, source=source) for id, label in judged]
-            self._log.append(lambda: events)
+            self._append(lambda: events, "marks", "bytes")
             return self.progress()
 
     def undo(self, by: str = "") -> Progress:
         """Undo the last judgement of a person, and return the progress of the review.
+
+        Only judgements with the caller's own API key can be undone, unless the caller is an administrator.
 
         Args:
             by: The name of the person.
@@ -264,12 +362,18 @@ class Review:
         with self._lock:
 
             def decide() -> list[Event]:
-                if not self.state().history.get((by, PERSON)):
+                last = [
+                    (changes[-1].position, author)
+                    for author, changes in self.state().history.items()
+                    if changes and author[:2] == (by, PERSON) and self._may_change(author)
+                ]
+                if not last:
                     message = f"{by!r} has no judgement to undo"
                     raise BadInput(message, value=by, expected="a person with a judgement that is not undone")
-                return [self._event("undo", by)]
+                _, author = max(last, key=lambda change: change[0])
+                return [self._event("undo", by, judged_with=author.key)]
 
-            self._log.append(decide)
+            self._append(decide)
             return self.progress()
 
     def progress(self, target: float | None = None) -> Progress:
@@ -283,8 +387,8 @@ class Review:
         with self._lock:
             target = self.first_event.get("target", TARGET) if target is None else target
             read = self.state().read
-            total = self.documents.total + sum(id in read for id in self._missing)
-            return progress(list(read.values()), total, target)
+            deleted = len(read.keys() - self.documents.existing(read))  # they still count
+            return progress(list(read.values()), max(len(read), self.documents.total + deleted), target)
 
     def found_at(self) -> list[int]:
         """Return the positions of the relevant documents in the order of reading, counted from 1."""
@@ -314,12 +418,18 @@ class Review:
         """Return the documents about which people disagree.
 
         Returns:
-            For each document id, the latest judgement of each person by name, with True for relevant.
+            For each document id, the latest judgement of each person by name, with True for relevant. If people with
+            different API keys have the same name, the name of the key follows in brackets.
         """
         with self._lock:
             conflicts = {}
             for id, decisions in self.state().decisions.items():
-                votes = {event["by"]: event["relevant"] for event in decisions.values() if event["source"] == PERSON}
+                people = {author: event for author, event in decisions.items() if author.source == PERSON}
+                names = Counter(author.name for author in people)
+                votes = {
+                    author.name if names[author.name] == 1 else f"{author.name} ({author.key})": event["relevant"]
+                    for author, event in people.items()
+                }
                 if len(set(votes.values())) > 1:
                     conflicts[id] = votes
             return conflicts
@@ -335,14 +445,20 @@ class Review:
         with self._lock:
             return [dict(event) for event in self._log.refresh()]
 
-    def export(self, format: str, may_read: Callable[[list[str]], Collection[str]] = set) -> str:
-        """Return the judgements of the review as a text file.
+    def export(self, format: str) -> str:
+        """Return the judgements of the review as a text file. :meth:`export_parts` describes the formats."""
+        return "".join(self.export_parts(format))
+
+    def export_parts(self, format: str, headers: Headers = None) -> Iterator[str]:
+        """Return the judgements of the review as the parts of a text file, so that it need not fit into memory.
+
+        The texts of the documents are read from the engine. Documents that do not exist any more, or that the caller
+        may not read, have no text.
 
         Args:
             format: "csv" for all judgements, "ris" for the relevant documents, or "qrels" for TREC's format of
                 judgements.
-            may_read: A function that takes document ids and returns the ids of the documents that the caller may read.
-                The texts of other documents are left out.
+            headers: The caller's HTTP headers, which are passed on to the engine.
 
         Raises:
             BadInput: The format is unknown.
@@ -351,19 +467,15 @@ class Review:
             raise BadInput(f"{format!r} is not a format", value=format, expected=" | ".join(FORMATS))
         with self._lock:
             state = self.state()
-            if format == "qrels":
-                return "".join(f"{self.id} 0 {id} {int(relevant)}\n" for id, relevant in state.read.items())
-            texts = {id: self.documents.text(id) for id in may_read(list(state.decisions))}
-            if format == "ris":
-                return "".join(_ris(id, texts.get(id, "")) for id, relevant in state.read.items() if relevant)
-            file = io.StringIO()
-            rows = csv.writer(file)
-            rows.writerow(["document", "relevant", "by", "at", "source", "text"])
-            for id in state.decisions:
-                for event in state.decisions[id].values():
-                    text = _cell(texts.get(id, ""))
-                    rows.writerow((id, int(event["relevant"]), _cell(event["by"]), event["at"], event["source"], text))
-            return file.getvalue()
+            decisions = {id: list(decisions.values()) for id, decisions in state.decisions.items()}
+            read = dict(state.read)
+        if format == "qrels":
+            return qrels(self.id, read)
+        if format == "ris":
+            return ris(
+                [id for id, relevant in read.items() if relevant], partial(self.documents.texts, headers=headers)
+            )
+        return table(decisions, partial(self.documents.texts, headers=headers))
 
     def reasons(self, ids: Iterable[str], count: int = 8) -> dict[str, list[str]]:
         """Return the words that contribute most to the rank of each document.
@@ -379,27 +491,46 @@ class Review:
             labels = self.state().known
             return {id: self.documents.reasons(id, labels, count) for id in ids}
 
+    def _append(self, decide: Callable[[], Sequence[Event]], *limits: str) -> None:
+        """Append events to the log, within the daily limits of the caller's API key.
+
+        Args:
+            decide: A function that returns the new events.
+            limits: The limits to check, "marks" or "bytes".
+        """
+        key = self._caller().name
+
+        def checked() -> Sequence[Event]:
+            events = decide()
+            self._quotas.check(key, *(limits if events else ()))
+            return events
+
+        events = self._log.append(checked)
+        marks = sum(event["kind"] == "judge" for event in events)
+        self._quotas.count(key, marks=marks, bytes=size_in_bytes(events) if events else 0)
+
+    def _room(self, leases: Mapping[str, _Author], person: _Author) -> int:
+        """Return how many further documents may be assigned to a person.
+
+        Args:
+            leases: The person to whom each document is assigned.
+            person: The person.
+        """
+        unread = self.documents.total - len(self._state.read)
+        by_person = sum(author == person for author in leases.values())
+        by_key = sum(author.key == person.key for author in leases.values())
+        return max(0, min(MAX_LEASED - by_person, max(MAX_LEASED, unread // 2) - by_key))
+
+    def _person(self, name: str) -> _Author:
+        return _Author(name, PERSON, self._caller().name)
+
+    def _may_change(self, author: _Author) -> bool:
+        return self._caller().may_use(author.key)
+
     def _event(self, kind: str, by: str, **more: Any) -> Event:
-        return {"kind": kind, "by": by, "at": round(self._clock(), 3), **more}
+        return {"kind": kind, "by": by, "key": self._caller().name, "at": round(self._clock(), 3), **more}
 
 
 def _check_count(count: int) -> None:
     if not 1 <= count <= MAX_BATCH:
         raise BadInput(f"{count} documents", value=count, expected=f"1 to {MAX_BATCH}")
-
-
-def _cell(value: Any) -> Any:
-    """Escape a value for a CSV file, so that spreadsheets do not interpret it as a formula."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
-
-
-def _ris(id: str, text: str) -> str:
-    """Format a document as a RIS record for reference managers.
-
-    Args:
-        id: The id of the document.
-        text: The text of the document. The first line becomes the title, and the other lines become the abstract.
-    """
-    title, _, abstract = text.partition("\n")
-    lines = ["TY  - GEN", f"ID  - {id}", f"TI  - {' '.join(title.split())}", f"AB  - {' '.join(abstract.split())}"]
-    return "\n".join([*lines, "ER  - ", ""]) + "\n"

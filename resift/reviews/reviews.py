@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from itertools import islice
-from typing import Any
 
 from resift.contracts.engine import Engine
 from resift.contracts.session_store import SessionStore
-from resift.errors import AmbiguousDocument, BadInput, EngineError, NotFound
-from resift.query.dsl import Body, text_clause
-from resift.reviews.large import DOCUMENT_OVERHEAD, MAX_TEXT, LargeSet, readable
-from resift.reviews.log import ReviewLog, check_review_id, review_ids
+from resift.errors import BadInput, NotFound
+from resift.query.dsl import Body
+from resift.reviews.loading import LazySet
+from resift.reviews.log import Event, ReviewLog, check_review_id, review_ids, size_in_bytes
 from resift.reviews.ranking import DocumentSet
 from resift.reviews.review import Review
 from resift.reviews.stopping import TARGET, progress
-from resift.text import FUNCTION_WORDS, tokenize
+from resift.reviews.stored import StoredSet
+from resift.sessions.quotas import Quotas
+from resift.sessions.sessions import SessionCaller
 
-_OPEN = 4  # number of reviews whose documents are in memory
-_CLAUSES = 1000  # maximum number of clauses of a query; each word in each field is a clause
-_UNKNOWN_FIELDS = 50  # assumed number of text fields, if they are unknown
-_FIRST = 1000  # number of hits for the topic that are read before any document is relevant
+MAX_FIELDS = 50  # maximum number of fields of a review
+# Maximum memory of the open reviews in bytes, as estimated. Beyond it, the least recently used reviews are closed. The
+# largest review that is ranked as a whole needs 3.2 GB (MAX_TEXT).
+MAX_MEMORY = 4 * 10**9
 
 
 @dataclass(frozen=True)
@@ -53,13 +54,28 @@ class Reviews:
     Args:
         engine: The search engine that contains the documents.
         open_store: A function that opens the session store. It is called when the store is first needed.
+        caller: A function that returns the caller of the current request. The name of the caller's API key is stored
+            with each event.
+        quotas: Daily limits on the storage of each API key. By default there are no limits.
+
+    Attributes:
+        max_seconds: The maximum time in seconds for reading the texts of a review from the engine.
     """
 
-    def __init__(self, engine: Engine, open_store: Callable[[], SessionStore]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        open_store: Callable[[], SessionStore],
+        caller: Callable[[], SessionCaller] = SessionCaller,
+        quotas: Quotas | None = None,
+    ) -> None:
+        self.max_seconds = math.inf
         self._engine = engine
         self._open_store = open_store
+        self._caller = caller
+        self._quotas = quotas or Quotas()
         self._open: OrderedDict[str, Review] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # protects _open, and is never held during a request to the engine or the store
 
     def begin(self, id: str, index: str, settings: ReviewSettings | None = None, by: str = "") -> Review:
         """Start a review of an index, or open the review if it has already been started.
@@ -71,36 +87,38 @@ class Reviews:
             by: The name of the person who starts the review.
 
         Raises:
-            BadInput: The review exists for another index, the query matches no document with text, or the target is out
-                of range.
+            BadInput: The review exists for another index, the query matches no document with text, a field is unknown,
+                or the target is out of range.
             AmbiguousDocument: Two documents have the same id.
+            DeadlineExceeded: Reading the documents takes too long.
+            QuotaExceeded: The caller's API key has reached a daily limit.
         """
         log = ReviewLog(self._store, check_review_id(id))
-        if log.refresh() and log.events[0]["index"] == index:
-            return self.open(id)
+        first = log.first_event()
+        if first is not None:
+            return self.open(_of_index(first, id, index))
         settings = settings or ReviewSettings()
         progress((), 1, settings.target)  # raises BadInput if the target is out of range
-        documents = self._documents(index, settings)
-        if len(documents.ids) == documents.total and not any(map(documents.text, documents.ids)):
+        self._check_fields(index, settings.fields)
+        self._quotas.check(self._caller().name, "sessions", "bytes")
+        stored_settings = {**asdict(settings), "fields": list(dict.fromkeys(settings.fields))}
+        now = round(time.time(), 3)
+        event: Event = {"kind": "begin", "by": by, "key": self._caller().name, "at": now, "index": index}
+        event |= stored_settings
+        documents = self._documents(event)
+        loaded = documents.load()
+        if type(loaded) is DocumentSet and not any(map(loaded.text, loaded.ids)):
             message = f"no document with text to review in {index!r}"
             expected = "a query and fields that match documents with text"
             raise BadInput(message, value=settings.query, expected=expected)
-        stored_settings = {**asdict(settings), "fields": list(settings.fields)}
-        now = round(time.time(), 3)
 
-        def decide() -> list[dict[str, Any]]:
-            if log.events:
-                message = f"review {id!r} is of index {log.events[0]['index']!r}"
-                raise BadInput(message, value=index, expected="that index, or another review")
-            return [{"kind": "begin", "by": by, "at": now, "index": index, **stored_settings}]
-
-        first_event = log.append(decide, index)[0]
-        with self._lock:
-            self._open[id] = Review(log, documents, first_event)
-        return self.open(id)
+        if not log.append(lambda: [] if log.events else [event], index):  # another request has just started it
+            return self.open(_of_index(log.events[0], id, index))
+        self._quotas.count(self._caller().name, sessions=1, bytes=size_in_bytes([event]))
+        return self._opened(log, event, documents)
 
     def open(self, id: str, anew: bool = False) -> Review:
-        """Open an existing review.
+        """Open an existing review. Its documents are read from the engine when they are needed.
 
         Args:
             id: The id of the review.
@@ -110,33 +128,25 @@ class Reviews:
         Raises:
             NotFound: The review does not exist.
         """
+        log = ReviewLog(self._store, id)
+        event = self._first_event(log)
         with self._lock:
-            log = ReviewLog(self._store, id)
-            event, review = log.first_event(), self._open.get(id)
-            if event is None:
-                raise NotFound(f"no review {id!r}", value=id, expected="an existing review")
-            if review is None or anew or review.first_event != event:
-                settings = ReviewSettings(event["topic"], event["query"], event["fields"])
-                documents = self._documents(event["index"], settings)
-                review = self._open[id] = Review(log, documents, event)
-            self._open.move_to_end(id)
-            while len(self._open) > _OPEN:
-                self._open.popitem(last=False)
-            return review
+            review = self._open.get(id)
+        if review is None or anew or review.first_event != event:
+            return self._opened(log, event, self._documents(event))
+        self._close_others(id)
+        return review
 
     def list(self) -> list[tuple[str, str]]:
         """Return the id and the index of each review."""
         return review_ids(self._store)
 
+    def index(self, id: str) -> str:
+        """Return the name of the index that is reviewed. Raise NotFound if the review does not exist."""
+        return str(self._first_event(ReviewLog(self._store, id))["index"])
+
     def delete(self, id: str) -> None:
-        """Delete a review with all its judgements.
-
-        Args:
-            id: The id of the review.
-
-        Raises:
-            NotFound: The review does not exist.
-        """
+        """Delete a review with all its judgements. Raise NotFound if it does not exist."""
         ReviewLog(self._store, id).delete()
         with self._lock:
             self._open.pop(id, None)
@@ -145,43 +155,63 @@ class Reviews:
     def _store(self) -> SessionStore:
         return self._open_store()
 
-    def _documents(self, index: str, settings: ReviewSettings) -> DocumentSet:
-        topic, query, fields = settings.topic, settings.query, settings.fields
-        searched = list(fields or map(str, self._engine.info(index).fields))
-        clause = text_clause(_shortened(topic, len(searched)), searched or ["*"]) if topic else {"match_all": {}}
-        texts: dict[str, str] = {}
-        remaining = MAX_TEXT
-        try:
-            for document in self._engine.scan(index, fields=fields or None, query=query):
-                if document.id in texts:
-                    message = f"document {document.id!r} is in {index!r} more than once"
-                    expected = "a single index, or indices without common ids"
-                    raise AmbiguousDocument(message, value=document.id, expected=expected)
-                texts[document.id] = readable(document.source, searched)
-                remaining -= len(texts[document.id]) + DOCUMENT_OVERHEAD
-                if remaining < 0:
-                    return LargeSet(self._engine, index, searched, query, clause)
-            topic_query = {"bool": {"must": [clause], "filter": [] if query is None else [query]}}
-            hits = self._engine.scan(index, fields=["_id"], query=topic_query) if topic else ()
-            first = [hit.id for hit in islice(hits, _FIRST)]
-        except EngineError as error:
-            message = f"the engine refused the query: {error.message}"
-            raise BadInput(message, value=query, expected="a query clause") from error
-        return DocumentSet(list(texts), list(texts.values()), first)
+    @staticmethod
+    def _first_event(log: ReviewLog) -> Event:
+        event = log.first_event()
+        if event is None:
+            raise NotFound(f"no review {log.id!r}", value=log.id, expected="an existing review")
+        return event
+
+    def _check_fields(self, index: str, fields: Sequence[str]) -> None:
+        if len(fields) > MAX_FIELDS:
+            raise BadInput(f"{len(fields)} fields", value=len(fields), expected=f"at most {MAX_FIELDS} fields")
+        names = set(self._engine.field_names(index)) if fields else set()
+        unknown = [field for field in fields if field not in names]
+        if unknown:
+            message = f"index {index!r} has no field {unknown[0]!r}"
+            raise BadInput(message, value=unknown[0], expected="the name of a field, without patterns")
+
+    def _documents(self, event: Event) -> LazySet:
+        """Return the documents of a review, which are not loaded yet.
+
+        Args:
+            event: The event that started the review.
+        """
+        index, fields = event["index"], event["fields"]
+        stored = StoredSet(self._engine, index, event["query"], lambda: list(fields or map(str, self._engine.info(index).fields)))
+        return LazySet(stored, event["topic"], self.max_seconds, self._close_others)
+
+    def _opened(self, log: ReviewLog, event: Event, documents: LazySet) -> Review:
+        review = Review(log, documents, event, caller=self._caller, quotas=self._quotas)
+        with self._lock:
+            self._open[log.id] = review
+        self._close_others(log.id)
+        return review
+
+    def _close_others(self, id: str | None = None) -> None:
+        """Close the least recently used reviews if all open reviews together need too much memory.
+
+        A review that a thread is working on stays in memory until the thread has finished.
+
+        Args:
+            id: The id of a review that is being used.
+        """
+        with self._lock:
+            if id is not None and id in self._open:
+                self._open.move_to_end(id)
+            total = sum(review.memory for review in self._open.values())
+            while total > MAX_MEMORY and len(self._open) > 1:
+                _, closed = self._open.popitem(last=False)
+                total -= closed.memory
 
 
-def _shortened(topic: str, fields: int) -> str:
-    """Shorten the topic of a review if it has more words than the engine accepts in a query.
+def _of_index(first_event: Event, id: str, index: str) -> str:
+    """Return the id of a review if the review is of an index.
 
-    Args:
-        topic: The topic, in words.
-        fields: The number of searched fields, or 0 if the number is unknown.
-
-    Returns:
-        The topic itself if it is short enough. Otherwise its first distinct words, as many as the engine accepts,
-        without function words such as "the".
+    Raises:
+        BadInput: The review is of another index.
     """
-    words, limit = tokenize(topic), max(1, _CLAUSES // (fields or _UNKNOWN_FIELDS) - 1)
-    if len(words) <= limit:
-        return topic
-    return " ".join([word for word in dict.fromkeys(words) if word not in FUNCTION_WORDS][:limit])
+    if first_event["index"] != index:
+        message = f"review {id!r} is of index {first_event['index']!r}"
+        raise BadInput(message, value=index, expected="that index, or another review")
+    return id

@@ -94,7 +94,12 @@ class SearchService:
         self.words = SampledWords(engine, model)
         self._infos: TtlCache[ServedIndex] = TtlCache(_CACHED_INFOS, _INFO_SECONDS)
         self.interleaved = None if clicks is None else Interleaved(Trials(sessions.store), clicks)
-        self.reviews = Reviews(engine, lambda: open_review_store(config.store, config.session_index))
+        self.reviews = Reviews(
+            engine,
+            lambda: open_review_store(config.store, config.session_index),
+            caller=sessions.caller,
+            quotas=sessions.quotas,
+        )
         self.knowledge = KnowledgeLoader(engine, model, sessions, self.info, config.feedback, clicks)
 
     def info(self, index: str, headers: Headers = None) -> IndexInfo:

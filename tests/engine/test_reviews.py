@@ -31,9 +31,8 @@ from resift.embedded.engine import SqliteEngine
 from resift.errors import AmbiguousDocument, BadInput, NotFound
 from resift.reranker import create_app
 from resift.reranker.access.keys import KeyFile
-from resift.reviews import large
+from resift.reviews import large, loading
 from resift.reviews import log as log_module
-from resift.reviews import reviews as reviews_module
 from resift.reviews.reviews import Reviews, ReviewSettings
 from resift.service.connect import open_review_store
 
@@ -80,10 +79,10 @@ def test_a_review_is_of_an_index_or_of_what_a_query_finds(
     engine: Engine, indexed: str, open_stores: Callable[[], SessionStore]
 ) -> None:
     reviews = Reviews(engine, open_stores)
-    assert len(reviews.begin("all", indexed, ReviewSettings("fire")).documents.ids) == 5
+    assert reviews.begin("all", indexed, ReviewSettings("fire")).documents.total == 5
     some = reviews.begin("some", indexed, ReviewSettings(query={"match": {"text": "fire"}}))
-    assert 0 < len(some.documents.ids) < 5
-    assert some.documents.text(some.documents.ids[0])
+    assert 0 < some.documents.total < 5
+    assert some.documents.text(some.next(1)[0])
     assert reviews.list() == [("all", indexed), ("some", indexed)]
     assert reviews.begin("all", indexed) is reviews.open("all")
     for id, query in (("none", {"match": {"text": "qqqq"}}), ("odd", {"nonsense": {}}), ("a b", None)):
@@ -103,12 +102,12 @@ def test_a_document_set_larger_than_memory(
     engine.create(index, ["text"], model)
     assert engine.bulk(index, [Document(str(n), {"text": text}, vectors[n]) for n, text in enumerate(texts)]) == []
     engine.refresh(index)
-    monkeypatch.setattr(reviews_module, "MAX_TEXT", 5000)
+    monkeypatch.setattr(loading, "MAX_TEXT", 5000)
     monkeypatch.setattr(large, "MAX_LOADED", 30)
     even = {"bool": {"must_not": [{"ids": {"values": ["190"]}}]}}
     reviews = Reviews(engine, open_stores)
     review = reviews.begin("r", index, ReviewSettings("fire", even))
-    assert isinstance(review.documents, large.LargeSet)
+    assert isinstance(review.documents.load(), large.LargeSet)
     assert review.progress().total == 199
     assert {int(id) % 10 for id in review.next(10, "anna")} == {0}
     with pytest.raises(NotFound, match="no document '190'"):
@@ -119,10 +118,12 @@ def test_a_document_set_larger_than_memory(
     assert {int(id) % 10 for id in judged} == {0}
     review.judge(judged, by="anna")
     assert review.reasons(["0"])["0"]
+    assigned = set(review.next(5, "carl"))
     sample = review.sample(20, "ben")
-    assert len(set(sample) - judged - {"180", "7"}) == 20
+    assert len(set(sample) - judged - assigned - {"180", "7"}) == 20
     assert review.documents.text(sample[0]) == texts[int(sample[0])]
-    assert review.controls()[0]["unread"] == 179
+    assert review.controls()[0]["unread"] == 174
+    review.release("carl")
     while given := review.next(50, "ben"):
         review.judge([], given, by="ben")
     assert (review.progress().read, review.progress().relevant) == (199, 19)
@@ -211,7 +212,7 @@ def test_tags_are_no_words_of_a_document(engine: Engine, index: str, model: Mode
     review.judge(["0"])
     assert "AB  - The forest burns 1 < 5\n" in review.export("ris")
     with pytest.raises(BadInput, match="no document with text to review"):
-        reviews.begin("none", index, ReviewSettings(fields=["nothing"]))
+        reviews.begin("none", index, ReviewSettings(query={"match": {"text": "rain"}}))
 
 
 def test_without_keys_other_machines_get_no_review(client: FlaskClient, filled: str) -> None:
@@ -308,10 +309,12 @@ def test_in_a_terminal(many: SqliteEngine, tmp_path: Path) -> None:
     assert b"3 of 200 read, 2 relevant" in shown
     printed = CliRunner().invoke(main, ["review", "r", "--export", "qrels", *where])
     assert printed.output.count("\n") == 2
+    fires = ReviewSettings(query={"match": {"text": "fire"}})
+    small = Reviews(many, lambda: open_review_store(where[3], "s")).begin("s", "docs", fires)
     nothing = CliRunner().invoke(main, ["review", "s", "--index", "docs", *where], input="u\nn\nq\n")
     assert (nothing.exit_code, "no judgement to undo" in nothing.output) == (0, True)
-    assert "1 of 200 read" in nothing.output
-    Reviews(many, lambda: open_review_store(where[3], "s")).open("s").next(1000, "anna")
+    assert "1 of 20 read" in nothing.output
+    small.next(1000, "anna")
     others = CliRunner().invoke(main, ["review", "s", *where], input="n\n")
     assert "The remaining documents are assigned to others." in others.output
     missing = CliRunner().invoke(main, ["review", "other", *where])

@@ -234,8 +234,6 @@ def test_exports(review: Review) -> None:
         ("w1", "0", "'=cmd()"),
     ]
     assert review.export("qrels") == "r 0 f1 1\nr 0 w1 0\n"
-    hidden = list(csv.DictReader(io.StringIO(review.export("csv", lambda ids: [id for id in ids if id != "w1"]))))
-    assert [(row["document"], bool(row["text"])) for row in hidden] == [("f1", True), ("w1", False)]
     assert review.export("ris").splitlines()[:3] == ["TY  - GEN", "ID  - f1", f"TI  - {TEXTS['f1']}"]
     with pytest.raises(BadInput, match="'bib' is not a format"):
         review.export("bib")

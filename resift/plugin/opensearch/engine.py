@@ -49,7 +49,7 @@ from resift.plugin.opensearch.mappings import (
     vector_fields,
 )
 from resift.plugin.opensearch.models import analyzed_tokens, embedding, sparse_tokens
-from resift.query.dsl import PLAIN, VECTOR_FIELD, Body, NestedField, is_compact
+from resift.query.dsl import PLAIN, VECTOR_FIELD, Body, NestedField, is_compact, is_ours
 
 _MAX_FLOAT32 = 1e38  # limit for numbers that are compared with their 32-bit form
 # Time for which the kind of an index's default pipeline is cached, in seconds. Its fields are cached as long.
@@ -173,6 +173,11 @@ class OpenSearchEngine(Engine):
         """Return the names of all fields that support exact filters (``term`` queries), according to the mappings."""
         all_mappings = self._mappings(index, headers).values()
         return list(dict.fromkeys(name for mapping in all_mappings for name in exact_names(mapping)))
+
+    def field_names(self, index: str) -> list[str]:
+        """Return the names of all fields according to the mappings, except the fields of Resift."""
+        names = (name for mapping in self._mappings(index).values() for name, *_ in mapped_fields(mapping))
+        return list(dict.fromkeys(name for name in names if not is_ours(name)))
 
     def value_counts(
         self, index: str, query: Body, fields: Sequence[str], size: int, headers: Headers = None

@@ -147,13 +147,21 @@ class OpenSearchSessionStore(SessionStore):
             index: If not None, only sessions with judgements in this index are returned.
         """
         query = {"match_all": {}} if index is None else {"term": {"indices": index}}
+        return ((hit["_id"].removeprefix(_KEY), _stored(hit["_source"])) for hit in self._hits({"query": query}))
+
+    def scan_indices(self) -> Iterator[tuple[str, Any]]:
+        """Return an iterator over the ids and index names of all sessions."""
+        hits = self._hits({"query": {"match_all": {}}, "_source": ["indices"]})
+        return ((hit["_id"].removeprefix(_KEY), hit["_source"].get("indices")) for hit in hits)
+
+    def _hits(self, body: dict[str, Any]) -> list[dict[str, Any]]:
+        """Return all hits of a search body, or no hits if the index does not exist."""
         try:
             self._refresh()
             # Reading all hits here raises errors here, and not in the caller's loop.
-            hits = self._call(lambda: list(scroll(self.client, self.index, {"query": query})))
+            return self._call(lambda: list(scroll(self.client, self.index, body)))
         except NotFound:
-            hits = []
-        return ((hit["_id"].removeprefix(_KEY), _stored(hit["_source"])) for hit in hits)
+            return []
 
     def delete_index(self, index: str) -> int:
         """Delete the sessions in which documents of an index were judged. The index itself is not deleted.

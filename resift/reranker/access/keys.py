@@ -43,6 +43,7 @@ SCOPE_OF = {
     "reviews.next_batch": "review",
     "reviews.judge": "review",
     "reviews.undo_judgement": "review",
+    "reviews.release_documents": "review",
     "reviews.export_review": "review",
     "reviews.delete_review": "admin",
     "review_page": OPEN,

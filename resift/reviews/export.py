@@ -1,0 +1,95 @@
+"""Formats of exported judgements: CSV, RIS and TREC's qrels.
+
+Ids, names and texts come from documents and callers. They must not add records to a file, and must not be formulas.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from resift.arrays import batched
+from resift.reviews.log import Event
+
+Texts = Callable[[Sequence[str]], Mapping[str, str]]
+_BATCH = 1000  # number of documents whose texts are in memory at the same time
+# Characters with which a formula begins in a spreadsheet. The last four are full-width forms.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+# Characters that end a line or a column. An id with a percent sign is escaped, too, so that ids stay different.
+_SEPARATORS = re.compile(r"[\s%\x00-\x1f\x7f]")
+
+
+def qrels(review: str, labels: Mapping[str, bool]) -> Iterator[str]:
+    """Yield judgements in TREC's format: the review, 0, the document and 1 or 0, separated by spaces.
+
+    Args:
+        review: The id of the review.
+        labels: The judged documents, with True for relevant documents.
+    """
+    for id, relevant in labels.items():
+        yield f"{review} 0 {escaped(id)} {int(relevant)}\n"
+
+
+def ris(ids: Sequence[str], texts: Texts) -> Iterator[str]:
+    """Yield documents as RIS records for reference managers.
+
+    The first line of a text is the title. The other lines are the abstract.
+
+    Args:
+        ids: The ids of the documents.
+        texts: A function that returns the texts of documents.
+    """
+    for batch in batched(ids, _BATCH):
+        batch_texts = texts(batch)
+        for id in batch:
+            title, _, abstract = batch_texts.get(id, "").partition("\n")
+            lines = (f"ID  - {escaped(id)}", f"TI  - {_in_one_line(title)}", f"AB  - {_in_one_line(abstract)}")
+            yield "\n".join(("TY  - GEN", *lines, "ER  - ", "\n"))
+
+
+def table(decisions: Mapping[str, Sequence[Event]], texts: Texts) -> Iterator[str]:
+    """Yield judgements as a CSV table.
+
+    Args:
+        decisions: The decisions on each document.
+        texts: A function that returns the texts of documents.
+    """
+    yield _rows([("document", "relevant", "by", "key", "at", "source", "text")])
+    for batch in batched(decisions, _BATCH):
+        batch_texts = texts(batch)
+        yield _rows(
+            [
+                (id, int(event["relevant"]), event["by"], event.get("key") or "", event["at"], event["source"], text)
+                for id in batch
+                for text in [batch_texts.get(id, "")]
+                for event in decisions[id]
+            ]
+        )
+
+
+def escaped(id: str) -> str:
+    r"""Return an id without white space and control characters, which are percent-encoded.
+
+    >>> escaped("a b\n50%")
+    'a%20b%0A50%25'
+    """
+    return _SEPARATORS.sub(lambda match: quote(match[0], safe=""), id)
+
+
+def _rows(rows: Sequence[Sequence[Any]]) -> str:
+    file = io.StringIO()
+    csv.writer(file).writerows([_cell(value) for value in row] for row in rows)
+    return file.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    """Escape a value for a CSV file, so that spreadsheets do not interpret it as a formula."""
+    return f"'{value}" if isinstance(value, str) and value.lstrip(" ").startswith(_FORMULA) else value
+
+
+def _in_one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,155 @@
+"""Loading the texts of a review's documents from the engine, when the documents are ranked for the first time."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import islice
+
+from resift.contracts.engine import Headers
+from resift.errors import AmbiguousDocument, BadInput, DeadlineExceeded, EngineError
+from resift.query.dsl import text_clause
+from resift.reviews.large import MAX_TEXT, LargeSet
+from resift.reviews.ranking import DOCUMENT_OVERHEAD, DocumentSet
+from resift.reviews.stored import StoredSet
+from resift.text import FUNCTION_WORDS, tokenize
+
+_CLAUSES = 1000  # maximum number of clauses of a query; each word in each field is a clause
+_UNKNOWN_FIELDS = 50  # assumed number of text fields, if they are unknown
+_FIRST = 1000  # number of hits for the topic that are read before any document is relevant
+
+
+class LazySet(DocumentSet):
+    """The documents of a review. Their texts are loaded when the documents are ranked for the first time.
+
+    The documents can be counted, found and drawn without their texts. Until the texts are loaded, the engine does this.
+
+    Args:
+        stored: The documents in the engine.
+        topic: The subject of the review in words, or "". The best hits of a search for it are ranked first.
+        max_seconds: The maximum time in seconds for reading the texts.
+        on_load: A function that is called after texts were loaded, and :attr:`memory` has changed.
+    """
+
+    def __init__(
+        self,
+        stored: StoredSet,
+        topic: str = "",
+        max_seconds: float = math.inf,
+        on_load: Callable[[], None] = lambda: None,
+    ) -> None:
+        super().__init__((), ())
+        self._stored = stored
+        self._topic = topic
+        self._max_seconds = max_seconds
+        self._on_load = on_load
+        self._lock = threading.Lock()
+        self._loaded: DocumentSet | None = None
+
+    @property
+    def total(self) -> int:
+        """The number of documents."""
+        return (self._loaded or self._stored).total
+
+    @property
+    def memory(self) -> int:
+        """The estimated memory of the loaded texts and of the classifiers in bytes."""
+        return self._loaded.memory if self._loaded else 0
+
+    def existing(self, ids: Collection[str]) -> set[str]:
+        """Return the given ids whose documents belong to this set."""
+        return (self._loaded or self._stored).existing(ids)
+
+    def draw(self, count: int, excluded: Collection[str]) -> tuple[list[str], int]:
+        """Draw random documents, as :meth:`DocumentSet.draw` does."""
+        return (self._loaded or self._stored).draw(count, excluded)
+
+    def text(self, id: str) -> str:
+        """Return the text of a document as it was loaded, or "" if the document is not in this set."""
+        return self.load().text(id)
+
+    def texts(self, ids: Sequence[str], headers: Headers = None) -> dict[str, str]:
+        """Return the current texts of documents in the engine by id.
+
+        Documents that do not exist any more, or that the caller may not read, are left out.
+
+        Args:
+            ids: The ids of the documents.
+            headers: The caller's HTTP headers, which are passed on to the engine.
+        """
+        return self._stored.texts(ids, headers)
+
+    def ranked(self, labels: Mapping[str, bool], read: Collection[str] = ()) -> list[str]:
+        """Rank the documents that nobody has read yet, as :meth:`DocumentSet.ranked` does."""
+        ranked = self.load().ranked(labels, read)
+        self._on_load()  # a large set may have loaded other documents
+        return ranked
+
+    def reasons(self, id: str, labels: Mapping[str, bool], count: int) -> list[str]:
+        """Return the words that contribute most to the rank of a document, as :meth:`DocumentSet.reasons` does."""
+        return self.load().reasons(id, labels, count)
+
+    def load(self) -> DocumentSet:
+        """Return the set with its texts. Load the texts if necessary.
+
+        Raises:
+            DeadlineExceeded: Reading the texts takes too long.
+            AmbiguousDocument: Two documents have the same id.
+            BadInput: The engine refuses the query.
+        """
+        with self._lock:
+            if self._loaded is not None:
+                return self._loaded
+            try:
+                loaded = self._loaded = self._read()
+            except EngineError as error:
+                if error.status >= 500:
+                    raise
+                message = f"the engine refused the query: {error.message}"
+                raise BadInput(message, value=self._stored.query, expected="a query clause") from error
+        self._on_load()
+        return loaded
+
+    def _read(self) -> DocumentSet:
+        stored, index, searched = self._stored, self._stored.index, self._stored.fields
+        clause = text_clause(_shortened(self._topic, len(searched)), searched or ["*"]) if self._topic else None
+        texts: dict[str, str] = {}
+        remaining, deadline = MAX_TEXT, time.monotonic() + self._max_seconds
+        for id, text in stored.scan(query=stored.query):
+            if id in texts:
+                message = f"document {id!r} is in {index!r} more than once"
+                expected = "a single index, or indices without common ids"
+                raise AmbiguousDocument(message, value=id, expected=expected)
+            if time.monotonic() > deadline:
+                message = f"the documents of {index!r} were not read within {self._max_seconds:g} s"
+                raise DeadlineExceeded(
+                    message, value=index, expected="a review of fewer documents, or a larger RESIFT_DEADLINE"
+                )
+            texts[id] = text
+            remaining -= len(text) + DOCUMENT_OVERHEAD
+            if remaining < 0:
+                return LargeSet(stored, clause or {"match_all": {}})
+        first: list[str] = []
+        if clause is not None:
+            hits = stored.engine.scan(index, fields=["_id"], query=stored.within(must=[clause]))
+            first = [hit.id for hit in islice(hits, _FIRST)]
+        return DocumentSet(list(texts), list(texts.values()), first)
+
+
+def _shortened(topic: str, fields: int) -> str:
+    """Shorten the topic of a review if it has more words than the engine accepts in a query.
+
+    Args:
+        topic: The topic, in words.
+        fields: The number of searched fields, or 0 if the number is unknown.
+
+    Returns:
+        The topic itself if it is short enough. Otherwise its first different words, without function words such as
+        "the".
+    """
+    words, limit = tokenize(topic), max(1, _CLAUSES // (fields or _UNKNOWN_FIELDS) - 1)
+    if len(words) <= limit:
+        return topic
+    return " ".join([word for word in dict.fromkeys(words) if word not in FUNCTION_WORDS][:limit])

@@ -1,0 +1,116 @@
+"""The documents of a review as the engine stores them."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from resift.arrays import batched
+from resift.contracts.engine import Engine, Headers
+from resift.query.dsl import PLAIN, Body, document_text
+from resift.text import plain_text
+
+ID_BATCH = 1000  # maximum number of ids in a request
+
+
+class StoredSet:
+    """The documents of an index that a query matches. They stay in the engine, which counts, finds and draws them.
+
+    Args:
+        engine: The engine.
+        index: The name of the index.
+        query: The query clause that selects the documents, or None for all documents.
+        fields: A function that returns the names of the text fields.
+    """
+
+    def __init__(
+        self, engine: Engine, index: str, query: Body | None = None, fields: Callable[[], Sequence[str]] = list
+    ) -> None:
+        self.engine = engine
+        self.index = index
+        self.query = query
+        self._fields = fields
+        self._existing = set[str]()  # ids that are known to exist
+
+    @cached_property
+    def fields(self) -> Sequence[str]:
+        """The names of the text fields."""
+        return self._fields()
+
+    @cached_property
+    def total(self) -> int:
+        """The number of documents, at the time when it was first needed."""
+        (total,) = self.engine.document_counts(self.index, [self._clause])
+        return total
+
+    def existing(self, ids: Collection[str]) -> set[str]:
+        """Return the given ids whose documents belong to this set."""
+        for batch in batched([id for id in ids if id not in self._existing], ID_BATCH):
+            query = self.within(filter=[{"ids": {"values": batch}}])
+            body = {"query": query, "size": len(batch), "_source": False}
+            self._existing |= {hit["_id"] for hit in self.engine.search(self.index, {**body, **PLAIN}).hits}
+        return self._existing.intersection(ids)
+
+    def draw(self, count: int, excluded: Collection[str]) -> tuple[list[str], int]:
+        """Draw random documents.
+
+        Args:
+            count: The number of documents to draw. Fewer are drawn if fewer are available.
+            excluded: The ids of the documents that must not be drawn.
+
+        Returns:
+            The ids of the drawn documents, and the number of documents that could be drawn.
+        """
+        others = self.within(must_not=[{"ids": {"values": list(excluded)}}])
+        seed = secrets.randbelow(2**31)
+        drawn = self.engine.sample_matches(self.index, others, count, source=False, seed=seed).hits
+        return [hit["_id"] for hit in drawn], self.total - len(self.existing(excluded))
+
+    def scan(self, **selection: Any) -> Iterator[tuple[str, str]]:
+        """Yield the id and the text of documents.
+
+        Args:
+            **selection: The argument ``ids`` or ``query`` of :meth:`resift.contracts.engine.Engine.scan`.
+        """
+        documents = self.engine.scan(self.index, fields=self.fields or None, **selection)
+        return ((document.id, readable(document.source, self.fields)) for document in documents)
+
+    def texts(self, ids: Sequence[str], headers: Headers = None) -> dict[str, str]:
+        """Return the current texts of documents by id. Documents that the caller may not read are left out.
+
+        Args:
+            ids: The ids of the documents.
+            headers: The caller's HTTP headers, which are passed on to the engine.
+        """
+        texts: dict[str, str] = {}
+        for batch in batched(ids, ID_BATCH):
+            documents = self.engine.documents(self.index, batch, headers)
+            texts |= {id: readable(source, self.fields) for id, (source, _) in documents.items()}
+        return texts
+
+    def within(self, filter: Sequence[Body] = (), **clauses: Sequence[Body]) -> Body:
+        """Return a query clause that matches documents of this set.
+
+        Args:
+            filter: Query clauses that the documents must match.
+            **clauses: Further clauses of the ``bool`` query by kind, such as ``should`` or ``must_not``.
+        """
+        return {"bool": {"filter": [self._clause, *filter], **clauses}}
+
+    @property
+    def _clause(self) -> Body:
+        return self.query or {"match_all": {}}
+
+
+def readable(source: Mapping[str, Any], fields: Sequence[str]) -> str:
+    """Return the text of a document for display, without HTML tags and with one field per line.
+
+    Args:
+        source: The fields of the document (its ``_source``).
+        fields: The names of the fields to return. If empty, all fields are returned in a single line.
+    """
+    selections = [[name] for name in fields] or [[]]
+    values = (plain_text(document_text(source, selection)).strip() for selection in selections)
+    return "\n".join(filter(None, values))
