@@ -7,7 +7,7 @@ is 1 if a search failed, or if a median is 0.5 s or more.
 
     calm     nobody else sends requests
     fields   eight requests at a time start reviews with 20,000 fields
-    reviews  three readers ask for the next documents of six reviews of all documents, in turn
+    reviews  ten readers judge documents and ask for the next ones, in six reviews of all documents
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ WORDS, LENGTH = 20_000, 100  # number of different words, and number of words in
 BATCH, FEW = 1000, 1000  # number of documents that are indexed at once, and number of documents that are searched
 PAUSE = 0.2  # seconds between two searches
 MAX_MEDIAN = 0.5  # seconds
-REVIEWS, READERS = 6, 3
+REVIEWS, READERS = 6, 10
 
 
 class Answer(NamedTuple):
@@ -92,11 +92,13 @@ def fields(client: Client, round: int, number: int) -> Answer:
 
 
 def reviews(client: Client, round: int, number: int) -> Answer:
-    """Ask for the next documents of a review of all documents. The first round starts the reviews."""
-    review = f"/v1/reviews/r{(round * READERS + number) % REVIEWS}"
-    if round * READERS < REVIEWS:
+    """Read the next two documents of a review of all documents. The first requests start the reviews."""
+    review, by = f"/v1/reviews/r{(round + number) % REVIEWS}", f"reader{number}"
+    if round == 0:
         client.send("PUT", review, {"index": INDEX, "topic": "w7 w90"})
-    return client.send("POST", f"{review}/next", {"by": f"reader{number}"})
+    first = 2 * (round * READERS + number)  # any documents, so that judging does not depend on the answer
+    client.send("POST", f"{review}/judgements", {"relevant": [str(first)], "irrelevant": [str(first + 1)], "by": by})
+    return client.send("POST", f"{review}/next", {"size": 2, "by": by})
 
 
 CASES: dict[str, tuple[int, Callable[[Client, int, int], Answer] | None]] = {

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, count, islice
 from typing import Any, BinaryIO
 
 from resift.errors import BadInput
@@ -19,7 +19,10 @@ TABLES = {"csv": ",;\t|", "tsv": "\t"}  # the possible delimiters of each table 
 _SAMPLE = 1000  # number of rows that decide which columns are numeric
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})(?:\.\d+)?(?:[eE][+-]?\d{1,2})?")  # "007" is a code
 _PEEK_BYTES = 2**16  # number of bytes that are checked for binary content
-_MAX_RAW = 1000  # maximum number of characters of a value that is not an object, in a BadRow
+_MAX_RAW = 1000  # maximum number of characters of a value that is not an object, and of a long row, in a BadRow
+# Maximum size of a line or table row, and of a JSON array. A compressed file can be a thousand times as large as it
+# looks, and parsing takes a few times the memory of the text.
+MAX_LINE, MAX_ARRAY = 100 * 2**20, 512 * 2**20
 _BULK_OPTIONS = ("routing", "pipeline", "require_alias", "version", "version_type", "if_seq_no", "if_primary_term")
 _NOT_UTF8 = "not UTF-8: convert the file, for example with iconv"
 
@@ -70,7 +73,10 @@ def _replace_surrogates(text: str) -> str:
 
 
 def _text_rows(stream: BinaryIO) -> Rows:
-    for number, raw in enumerate(stream, 1):
+    for number, raw in _numbered_lines(stream):
+        if len(raw) > MAX_LINE:
+            yield number, _too_long(raw)
+            continue
         try:
             text = raw.decode("utf-8-sig").strip()
         except UnicodeDecodeError:
@@ -86,20 +92,62 @@ def _json_rows(stream: BinaryIO) -> Rows:
     If the first line is the start of an array, or of an object that spans several lines, the whole stream is parsed as
     a single JSON value. The objects of an array are then numbered from 1.
     """
-    lines = ((number, raw) for number, raw in enumerate(stream, 1) if raw.removeprefix(codecs.BOM_UTF8).strip())
+    lines = ((number, raw) for number, raw in _numbered_lines(stream) if raw.removeprefix(codecs.BOM_UTF8).strip())
     for number, raw in lines:
-        text = raw.decode("utf-8-sig", "surrogateescape").strip()
-        if text[:1] == "[" or text == "{":
-            value = _parse_json(f"{text}\n{stream.read().decode('utf-8', 'surrogateescape')}")
+        start = raw[:_MAX_RAW].decode("utf-8-sig", "surrogateescape").strip()
+        if start[:1] == "[" or (start == "{" and len(raw) < _MAX_RAW):
+            value = _json_value(raw, stream)
             if isinstance(value, BadRow):
                 yield number, BadRow(value.raw, f"{value.reason}; expected an array, or an object a line")
             else:
                 yield from enumerate(map(_require_object, value if isinstance(value, list) else [value]), 1)
             return
-        yield number, _require_object(_parse_json(text))
+        yield number, _json_row(raw.removeprefix(codecs.BOM_UTF8))
         break
     for number, raw in lines:
-        yield number, _require_object(_parse_json(raw.decode("utf-8", "surrogateescape").rstrip("\r\n")))
+        yield number, _json_row(raw)
+
+
+def _numbered_lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of a stream with their numbers, counted from 1.
+
+    A line of more than MAX_LINE bytes is cut after MAX_LINE + 1 bytes. The rest of it is skipped when the next line is
+    requested.
+    """
+    for number in count(1):
+        part = stream.readline(MAX_LINE + 1)
+        if not part:
+            return
+        yield number, part
+        while len(part) > MAX_LINE and not part.endswith(b"\n"):
+            part = stream.readline(MAX_LINE + 1)
+
+
+def _json_value(start: bytes, stream: BinaryIO) -> Any:
+    """Parse a whole stream as a single JSON value. Return a BadRow if it is invalid or too large.
+
+    Args:
+        start: The bytes that were read from the stream before.
+        stream: The rest of the stream.
+    """
+    raw = start + stream.read(MAX_ARRAY - len(start) + 1)
+    if len(raw) > MAX_ARRAY:
+        return BadRow(_shown(raw), f"the JSON value has more than {MAX_ARRAY} bytes")
+    return _parse_json(raw.decode("utf-8-sig", "surrogateescape").strip())
+
+
+def _json_row(raw: bytes) -> dict[str, Any] | BadRow:
+    if len(raw) > MAX_LINE:
+        return _too_long(raw)
+    return _require_object(_parse_json(raw.decode("utf-8", "surrogateescape").rstrip("\r\n")))
+
+
+def _too_long(raw: bytes) -> BadRow:
+    return BadRow(_shown(raw), f"the line has more than {MAX_LINE} bytes")
+
+
+def _shown(raw: bytes) -> str:
+    return raw[:_MAX_RAW].decode("utf-8", "replace")
 
 
 def _parse_json(text: str) -> Any:
@@ -168,18 +216,16 @@ def _table_rows(stream: BinaryIO, delimiters: str, ids: Sequence[str | None]) ->
         BadInput: If two columns have the same name.
     """
     # By default csv refuses fields of more than 128 KiB, but texts may be longer.
-    csv.field_size_limit(100 * 2**20)
+    csv.field_size_limit(MAX_LINE)
     lines = io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="")
     try:
         blank = 0
-        for first in lines:
-            if first.strip():
-                break
+        while not (first := lines.readline(MAX_LINE)).strip():
+            if not first:
+                return
             blank += 1
-        else:
-            return
         delimiter = max(delimiters, key=first.count)
-        rows = _cells(chain([first], lines), delimiter, blank)
+        rows = _cells(_RowLines(first, lines), delimiter, blank)
         names = _columns(next(rows)[1])
         head = list(islice(rows, _SAMPLE))
         numeric = {
@@ -198,7 +244,42 @@ def _table_rows(stream: BinaryIO, delimiters: str, ids: Sequence[str | None]) ->
         lines.detach()
 
 
-def _cells(lines: Iterator[str], delimiter: str, line: int) -> Iterator[tuple[int, Any]]:
+class _RowLines(Iterator[str]):
+    """The lines of a table, for ``csv``, which does not return the lines of a malformed row.
+
+    Args:
+        first: The first line.
+        rest: The stream with the other lines.
+
+    Attributes:
+        row: The lines that were read since the last call of :meth:`clear`.
+    """
+
+    def __init__(self, first: str, rest: io.TextIOWrapper) -> None:
+        self.row: list[str] = []
+        self._first, self._rest = first, rest
+        self._characters = 0
+
+    def __next__(self) -> str:
+        line, self._first = self._first or self._rest.readline(MAX_LINE), ""
+        if not line:
+            raise StopIteration
+        self._characters += len(line)
+        if self._characters > MAX_LINE or (len(line) == MAX_LINE and line[-1] not in "\r\n"):
+            self.row = ["".join([*self.row, line[:_MAX_RAW]])[:_MAX_RAW]]
+            while line and line[-1] not in "\r\n":
+                line = self._rest.readline(MAX_LINE)
+            raise csv.Error(f"the row has more than {MAX_LINE} characters")
+        self.row.append(line)
+        return line
+
+    def clear(self) -> None:
+        """Forget the lines of the current row."""
+        self.row.clear()
+        self._characters = 0
+
+
+def _cells(lines: _RowLines, delimiter: str, line: int) -> Iterator[tuple[int, Any]]:
     """Yield the cells of each row of a table, with the number of the row's last line. Malformed rows yield a BadRow.
 
     Args:
@@ -206,23 +287,16 @@ def _cells(lines: Iterator[str], delimiter: str, line: int) -> Iterator[tuple[in
         delimiter: The character between two cells.
         line: The number of lines that were read from the stream before.
     """
-    row_lines: list[str] = []  # the lines of the current row, which csv does not return for a malformed row
-
-    def recorded() -> Iterator[str]:
-        for text in lines:
-            row_lines.append(text)
-            yield text
-
-    reader = csv.reader(recorded(), delimiter=delimiter, strict=True, skipinitialspace=True)
+    reader = csv.reader(lines, delimiter=delimiter, strict=True, skipinitialspace=True)
     row: list[str] | BadRow
     while True:
-        row_lines.clear()
+        lines.clear()
         try:
             row = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            row = BadRow(_replace_surrogates("".join(row_lines)), f"malformed table: {error}")
+            row = BadRow(_replace_surrogates("".join(lines.row)), f"malformed table: {error}")
         yield line + reader.line_num, row
 
 

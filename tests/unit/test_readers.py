@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from resift.errors import BadInput
+from resift.ingest import rows
 from resift.ingest.readers import BadLine, Files, Record, guess_format, read
 
 
@@ -64,6 +65,51 @@ def test_bad_lines_do_not_end_the_file() -> None:
 def test_deep_json_is_a_bad_line() -> None:
     (bad,) = records("[" * 100_000)
     assert isinstance(bad, BadLine)
+
+
+@pytest.fixture
+def small_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limit lines to 50 bytes, and arrays to 200."""
+    monkeypatch.setattr(rows, "MAX_LINE", 50)
+    monkeypatch.setattr(rows, "MAX_ARRAY", 200)
+
+
+@pytest.mark.usefixtures("small_lines")
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_line_that_is_too_long_is_refused_and_the_others_are_read(place: int) -> None:
+    lines = ['{"_id": "1"}', '{"_id": "2"}']
+    lines.insert(place, json.dumps({"_id": "3", "text": "x" * 170}))
+    found = records(gzip.compress("\n".join(lines).encode()))
+    assert [item.line for item in found] == [1, 2, 3]
+    bad = found.pop(place)
+    assert isinstance(bad, BadLine)
+    assert bad.reason == "the line has more than 50 bytes"
+    assert [item.id for item in found if isinstance(item, Record)] == ["1", "2"]
+
+
+@pytest.mark.usefixtures("small_lines")
+def test_an_array_may_be_longer_than_a_line_but_not_of_any_length() -> None:
+    documents = [{"_id": str(number)} for number in range(8)]
+    assert [item.line for item in records(json.dumps(documents))] == [*range(1, 9)]
+    (bad,) = records(json.dumps(documents * 3))
+    assert isinstance(bad, BadLine)
+    assert bad.reason == "the JSON value has more than 200 bytes; expected an array, or an object a line"
+
+
+@pytest.mark.usefixtures("small_lines")
+@pytest.mark.parametrize("long", ["2," + "b" * 120, '2,"' + "b\n" * 60 + "b"])
+def test_a_table_row_that_is_too_long_is_refused(long: str) -> None:
+    first, bad, *_, last = records(f"id,text\n1,a\n{long}\n3,c\n", "csv")
+    assert [item.id for item in (first, last) if isinstance(item, Record)] == ["1", "3"]
+    assert isinstance(bad, BadLine)
+    assert bad.reason == "malformed table: the row has more than 50 characters"
+
+
+@pytest.mark.usefixtures("small_lines")
+def test_a_line_of_text_that_is_too_long_is_refused() -> None:
+    first, bad, last = records(f"a\n{'b' * 120}\nc\n", "text")
+    assert isinstance(bad, BadLine)
+    assert [item.id for item in (first, last) if isinstance(item, Record)] == ["1", "3"]
 
 
 def test_gzip_and_byte_order_mark() -> None:

@@ -7,6 +7,7 @@ import io
 import math
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
@@ -15,10 +16,11 @@ from hypothesis import strategies as st
 
 from resift.embedded.database import SqliteSessionStore
 from resift.errors import BadInput, NotFound
+from resift.reranker.access.keys import Caller
 from resift.reviews import log as log_module
 from resift.reviews.log import ReviewLog
 from resift.reviews.ranking import DocumentSet
-from resift.reviews.review import LEASE_SECONDS, MODEL, Review
+from resift.reviews.review import LEASE_SECONDS, MAX_LEASED, MODEL, Review
 from resift.reviews.stopping import CONFIDENCE, p_value, progress, relevant_interval
 
 
@@ -157,14 +159,93 @@ def test_a_document_is_given_again_only_after_its_lease_expired(review: Review, 
     assert len(review.next(100, "carl")) == 21
 
 
-def test_batches_grow_with_what_was_read(clock: Clock, tmp_path: Path) -> None:
-    ids = [str(n) for n in range(400)]
-    log = ReviewLog(SqliteSessionStore(str(tmp_path / "reviews.db")), "r")
+def many_documents(count: int, clock: Clock, folder: Path, **more: Any) -> Review:
+    """Return a review of generated documents."""
+    ids = [str(n) for n in range(count)]
+    log = ReviewLog(SqliteSessionStore(str(folder / "many.db")), "r")
     begun = {"kind": "begin", "by": "", "at": 0.0, "index": "docs", "topic": "", "query": None}
     log.append(lambda: [begun], "docs")
-    review = Review(log, DocumentSet(ids, [f"smoke {id}" for id in ids]), begun, clock)
+    return Review(log, DocumentSet(ids, [f"smoke {id}" for id in ids]), begun, clock, **more)
+
+
+def test_a_person_gets_more_documents_than_are_assigned_to_them(clock: Clock, tmp_path: Path) -> None:
+    review = many_documents(400, clock, tmp_path)
+    everything = review.next(1000, "anna")
+    assert len(everything) == 400
+    assert review.next(1000, "ben") == everything[MAX_LEASED:]  # ben's share of the key is all that is left
+    assert len(review.next(1000, "carl")) == 200
+
+
+def test_people_with_one_key_get_at_most_half_of_the_unread_documents(clock: Clock, tmp_path: Path) -> None:
+    keys = {"one": Caller("one"), "two": Caller("two")}
+    caller = keys["one"]
+    review = many_documents(600, clock, tmp_path, caller=lambda: caller)
+    for person in range(20):
+        review.next(1000, f"person {person}")
+    caller = keys["two"]
+    assert len(review.next(1000, "anna")) == 300
+
+
+def test_documents_go_to_others_after_half_an_hour_without_a_judgement(review: Review, clock: Clock) -> None:
+    mine = review.next(10, "anna")
+    clock.now += LEASE_SECONDS - 60
+    review.judge(mine[:1], by="anna")
+    clock.now += LEASE_SECONDS - 60
+    assert not {*mine} & {*review.next(24, "ben")}
+    clock.now += LEASE_SECONDS
+    assert {*mine[1:]} < {*review.next(24, "carl")}
+
+
+def test_released_documents_go_to_others(review: Review) -> None:
+    mine = review.next(10, "anna")
+    review.judge(mine[:1], by="anna")
+    assert sorted(review.release("anna")) == sorted(mine[1:])
+    assert review.release("anna") == []
+    assert {*mine[1:]} < {*review.next(24, "ben")}
+
+
+def test_samples_take_nothing_that_is_assigned(review: Review) -> None:
+    assigned = review.next(10, "anna")
+    drawn = review.sample(24, "ben")
+    assert sorted([*drawn, *assigned]) == sorted(TEXTS)
+    assert review.controls()[0]["unread"] == 14
+
+
+def test_a_key_undoes_and_releases_only_what_it_sent(clock: Clock, tmp_path: Path) -> None:
+    caller = Caller("one", frozenset({"review"}))
+    review = many_documents(20, clock, tmp_path, caller=lambda: caller)
+    review.judge(["1"], by="anna")
+    mine = review.next(2, "anna")
+    caller = Caller("two", frozenset({"review"}))
+    with pytest.raises(BadInput, match="'anna' has no judgement to undo"):
+        review.undo("anna")
+    assert review.release("anna") == []
+    assert not {*mine} & {*review.next(20, "anna")}
+    review.judge([], ["1"], by="anna")
+    assert review.conflicts() == {"1": {"anna (one)": True, "anna (two)": False}}
+    assert review.undo("anna").relevant == 1  # the judgement of the other key counts again
+    caller = Caller("root", frozenset({"review", "admin"}))
+    assert review.undo("anna").read == 0
+    assert {*mine} <= {*review.release("anna")}
+    assert [event["key"] for event in review.audit()[1:]] == ["one", "one", "two", "two", "two", "root", "root"]
+    again = Review(ReviewLog(review._log._store, "r"), review.documents, review.first_event, clock)
+    assert (again.progress().read, again.conflicts()) == (0, {})
+
+
+def test_events_without_a_key_are_read(clock: Clock, tmp_path: Path) -> None:
+    review = many_documents(20, clock, tmp_path)
+    old = {"by": "anna", "at": clock()}
+    judged = {**old, "kind": "judge", "document": "1", "relevant": True, "source": "mark"}
+    review._log.append(lambda: [{**old, "kind": "give", "documents": ["1", "2"]}, judged])
+    assert review.progress().relevant == 1
+    assert "2" not in review.next(20, "ben")
+    assert review.undo("anna").read == 0
+
+
+def test_batches_grow_with_what_was_read(clock: Clock, tmp_path: Path) -> None:
+    review = many_documents(400, clock, tmp_path)
     assert len(review.next(by="anna")) == 10
-    review.judge([], ids[:150], by="anna")
+    review.judge([], [str(n) for n in range(150)], by="anna")
     assert len(review.next(by="ben")) == 15
 
 
@@ -237,6 +318,25 @@ def test_exports(review: Review) -> None:
     assert review.export("ris").splitlines()[:3] == ["TY  - GEN", "ID  - f1", f"TI  - {TEXTS['f1']}"]
     with pytest.raises(BadInput, match="'bib' is not a format"):
         review.export("bib")
+
+
+HOSTILE = ["=1+1", "@cmd", " =1", "\uff1d1", "a\nTY  - GEN\nER  - ", "b 0 c 1\nr 0 d 1", "e\u2028f", "50%", "x\ty"]
+
+
+def test_ids_add_no_records_and_no_formulas_to_exports(clock: Clock, tmp_path: Path) -> None:
+    log = ReviewLog(SqliteSessionStore(str(tmp_path / "reviews.db")), "r")
+    begun = {"kind": "begin", "by": "", "at": 0.0, "index": "docs", "topic": "", "query": None}
+    log.append(lambda: [begun], "docs")
+    review = Review(log, DocumentSet(HOSTILE, [f"=title of {id}" for id in HOSTILE]), begun, clock)
+    review.judge(HOSTILE, by="\n=1+1")
+    lines = [line.split() for line in review.export("qrels").splitlines()]
+    assert [line[::3] for line in lines] == [["r", "1"]] * len(HOSTILE)
+    assert [unquote(line[2]) for line in lines] == HOSTILE
+    tags = [line[:2] for line in review.export("ris").splitlines() if line]
+    assert tags == ["TY", "ID", "TI", "AB", "ER"] * len(HOSTILE)
+    rows = list(csv.reader(io.StringIO(review.export("csv"), newline="")))
+    assert len(rows) == 1 + len(HOSTILE)
+    assert not [cell for row in rows for cell in row if cell.strip().startswith(("=", "@", "\uff1d"))]
 
 
 def test_a_long_log_is_read_as_it_was_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
