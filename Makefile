@@ -52,11 +52,13 @@ conformance: .venv/dev
 
 # Fuzzing: first run the property-based tests of `make test` with new random examples. Then compare BODIES generated
 # searches (default: 10000) with and without a session, and send random searches with a public API key for SECONDS
-# (default: 3600), both to a real node. FIRST is the number of the first search.
+# (default: 3600), both to a real node. Finally send random requests to reviews for a tenth of SECONDS, with the embedded
+# engine. FIRST is the number of the first search or review.
 fuzz: .venv/dev
 	RESIFT_FRESH_EXAMPLES=1 $(BIN)/pytest -q $$(grep -rl '^from hypothesis' tests --include='test_*.py')
 	RESIFT_FUZZ_BODIES=$(or $(BODIES),10000) RESIFT_FUZZ_FIRST=$(or $(FIRST),1000) $(BIN)/pytest -q tests/conformance/test_generated_bodies.py
 	RESIFT_FUZZ_SECONDS=$(or $(SECONDS),3600) RESIFT_FUZZ_FIRST=$(or $(FIRST),1000) $(BIN)/pytest -q tests/engine/test_fuzz.py
+	RESIFT_FUZZ_SECONDS=$$(($(or $(SECONDS),3600) / 10)) RESIFT_FUZZ_FIRST=$(or $(FIRST),1000) $(BIN)/pytest -q tests/engine/test_review_fuzz.py
 
 node: .venv/dev
 	$(BIN)/python tests/support/node.py start

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +23,7 @@ from service_app import app as app
 from service_app import client as client
 from service_app import config as config
 from service_app import filled as filled
+from werkzeug.test import TestResponse
 
 from resift import Model
 from resift.cli.main import main
@@ -28,11 +31,13 @@ from resift.contracts.documents import Document
 from resift.contracts.engine import Engine
 from resift.contracts.session_store import SessionStore
 from resift.embedded.engine import SqliteEngine
-from resift.errors import AmbiguousDocument, BadInput, NotFound
+from resift.errors import AmbiguousDocument, BadInput, DeadlineExceeded, NotFound
+from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker import create_app
 from resift.reranker.access.keys import KeyFile
 from resift.reviews import large, loading
 from resift.reviews import log as log_module
+from resift.reviews import reviews as reviews_module
 from resift.reviews.reviews import Reviews, ReviewSettings
 from resift.service.connect import open_review_store
 
@@ -132,6 +137,7 @@ def test_a_document_set_larger_than_memory(
 _JUDGE = """
 import sys
 from resift.service.connect import open_engine, open_review_store
+from resift.reviews import reviews as reviews_module
 from resift.reviews.reviews import Reviews, ReviewSettings
 
 review = Reviews(open_engine(sys.argv[1]), lambda: open_review_store(sys.argv[2], "s")).open("r")
@@ -257,6 +263,187 @@ def test_a_key_asks_for_no_more_than_in_a_search(client: FlaskClient, filled: st
         answer = client.put("/v1/reviews/r", json=asked, headers={"X-Api-Key": key})
         assert answer.status_code == status, answer.json
     assert client.get("/v1/reviews", headers={"X-Api-Key": key}).json == {"reviews": []}
+
+
+@pytest.mark.parametrize(
+    ("settings", "value"),
+    [
+        ({"fields": ["text"] * 51}, 51),
+        ({"fields": ["te*"]}, "te*"),
+        ({"fields": ["text", "resift_vector"]}, "resift_vector"),
+        ({"fields": ["nothing"]}, "nothing"),
+        ({"topic": "fire " * 2001}, 10_005),
+    ],
+)
+def test_reviews_have_bounds(client: FlaskClient, filled: str, settings: dict[str, Any], value: Any) -> None:
+    answer = client.put("/v1/reviews/r", json={"index": filled, **settings})
+    assert answer.status_code in (400, 413), answer.json
+    assert str(value) in str(answer.json["error"]["value"])
+    assert client.get("/v1/reviews").json == {"reviews": []}
+    assert client.put("/v1/reviews/r", json={"index": filled, "fields": ["text", "n"]}).status_code == 200
+
+
+class Slow(SqliteEngine):
+    """An engine that reads documents slowly, and counts how often it reads all."""
+
+    scans = 0
+    pause = 0.0
+
+    def scan(self, *args: Any, **kwargs: Any) -> Iterator[Document]:
+        """Yield the documents with pauses."""
+        self.scans += 1
+        for document in super().scan(*args, **kwargs):
+            time.sleep(self.pause)
+            yield document
+
+
+def test_reading_documents_ends_at_the_deadline(many: SqliteEngine, tmp_path: Path) -> None:
+    engine = Slow(many.path)
+    engine.pause = 0.02
+    reviews = Reviews(engine, lambda: open_review_store(str(tmp_path / "s.db"), "s"))
+    reviews.max_seconds = 0.1
+    with pytest.raises(DeadlineExceeded, match=r"'docs' were not read within 0\.1 s"):
+        reviews.begin("r", "docs")
+    engine.close()
+
+
+def test_progress_needs_no_texts(many: SqliteEngine, tmp_path: Path) -> None:
+    Reviews(many, lambda: open_review_store(str(tmp_path / "s.db"), "s")).begin("r", "docs").judge(["10"], ["11"])
+    engine = Slow(many.path)
+    review = Reviews(engine, lambda: open_review_store(str(tmp_path / "s.db"), "s")).open("r")
+    assert review.judge(["20"], ["21"]).read == 4
+    assert engine.delete("docs", ["10"]) == 1
+    assert (review.progress().total, review.sample(5), review.undo().read)[::2] == (200, 3)
+    assert engine.scans == 0
+    assert review.next(5)
+    assert engine.scans > 0
+    engine.close()
+
+
+def test_loading_a_review_keeps_no_other_waiting(many: SqliteEngine, tmp_path: Path) -> None:
+    may_load, loading_now = threading.Event(), threading.Event()
+
+    class Waiting(SqliteEngine):
+        def scan(self, *args: Any, **kwargs: Any) -> Iterator[Document]:
+            if kwargs.get("query") is not None:
+                loading_now.set()
+                assert may_load.wait(60)
+            yield from super().scan(*args, **kwargs)
+
+    store = str(tmp_path / "s.db")
+    first = Reviews(many, lambda: open_review_store(store, "s"))
+    first.begin("all", "docs")
+    first.begin("fires", "docs", ReviewSettings(query={"match": {"text": "fire"}}))
+    engine = Waiting(many.path)
+    reviews = Reviews(engine, lambda: open_review_store(store, "s"))
+    with ThreadPoolExecutor(1) as other:
+        batch = other.submit(lambda: reviews.open("fires").next(5))
+        assert loading_now.wait(60)
+        assert len(reviews.open("all").next(5)) == 5
+        assert len(reviews.list()) == 2
+        may_load.set()
+        assert len(batch.result()) == 5
+    engine.close()
+
+
+def test_reviews_that_need_too_much_memory_are_closed(
+    many: SqliteEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Slow(many.path)
+    reviews = Reviews(engine, lambda: open_review_store(str(tmp_path / "s.db"), "s"))
+    first = reviews.begin("0", "docs")
+    monkeypatch.setattr(reviews_module, "MAX_MEMORY", 2.5 * first.memory)
+    for id in "123":
+        reviews.begin(id, "docs").next(1)
+    before = engine.scans
+    assert reviews.open("3").next(2)
+    assert reviews.open("2").next(2)
+    assert engine.scans == before
+    assert reviews.open("0").next(2)
+    assert engine.scans > before
+    engine.close()
+
+
+@pytest.fixture
+def keyed(client: FlaskClient, tmp_path: Path) -> Callable[..., Callable[..., TestResponse]]:
+    """Return a function that creates an API key, and returns a function that sends requests with it."""
+    service, keys = client.application.extensions["resift"], KeyFile(str(tmp_path / "keys.jsonl"))
+    keys.create("first", ["admin"])
+
+    def create(name: str, *scopes: str, **settings: Any) -> Callable[..., TestResponse]:
+        config, key = replace(service.config, keys=str(keys.path), **settings), keys.create(name, scopes)
+        app = create_app(config, engine=service.engine, model=service.model)
+
+        def send(method: str, path: str = "", body: Any = None) -> TestResponse:
+            headers = {"X-Api-Key": key}
+            return app.test_client().open(f"/v1/reviews{path}", method=method, json=body, headers=headers)
+
+        return send
+
+    return create
+
+
+def test_a_key_changes_nothing_in_the_name_of_another(
+    keyed: Callable[..., Callable[..., TestResponse]], filled: str
+) -> None:
+    one, two, root = keyed("one", "review"), keyed("two", "review"), keyed("root", "review", "admin")
+    one("PUT", "/r", {"index": filled, "by": "anna"})
+    mine = [given["id"] for given in one("POST", "/r/next", {"size": 3, "by": "anna"}).json["documents"]]
+    one("POST", "/r/judgements", {"relevant": mine[:1], "by": "anna"})
+    refused = two("POST", "/r/undo", {"by": "anna"})
+    assert (refused.status_code, refused.json["error"]["message"]) == (400, "'anna' has no judgement to undo")
+    assert two("POST", "/r/release", {"by": "anna"}).json == {"review": "r", "released": 0}
+    two("POST", "/r/judgements", {"irrelevant": mine[:1], "by": "anna"})
+    assert "anna (two)" in two("GET", "/r").json["conflicts"][0]["votes"]
+    assert two("POST", "/r/undo", {"by": "anna"}).json["progress"]["relevant"] == 1
+    assert root("POST", "/r/undo", {"by": "anna"}).json["progress"]["read"] == 0
+    assert root("POST", "/r/release", {"by": "anna"}).json == {"review": "r", "released": 3}
+    events = [json.loads(line) for line in one("GET", "/r/export?format=json").text.splitlines()]
+    assert [event["key"] for event in events] == ["one", "one", "one", "two", "two", "root", "root"]
+
+
+def test_reviews_count_in_the_quotas(keyed: Callable[..., Callable[..., TestResponse]], filled: str) -> None:
+    shop = keyed("shop", "review", max_bytes_per_day=20_000, max_marks_per_day=3)
+    statuses = [
+        shop("PUT", f"/r{number}", {"index": filled, "topic": "fire " * 1999}).status_code for number in range(4)
+    ]
+    assert statuses == [200, 200, 429, 429]
+    few = keyed("few", "review", max_marks_per_day=2)
+    few("PUT", "/few", {"index": filled})
+    assert few("POST", "/few/judgements", {"relevant": ["bush", "wood"]}).status_code == 200
+    answer = few("POST", "/few/judgements", {"relevant": ["tree"]})
+    assert (answer.status_code, answer.json["error"]["code"]) == (429, "quota_exceeded")
+    assert few("POST", "/few/undo", {}).status_code == 200
+    assert few("GET", "/few").json["progress"]["read"] == 1
+
+
+def test_exports_contain_no_text_that_is_gone(client: FlaskClient, filled: str) -> None:
+    engine = client.application.extensions["resift"].engine
+    client.put("/v1/reviews/r", json={"index": filled})
+    client.post("/v1/reviews/r/judgements", json={"relevant": ["bush", "army"]})
+    engine.delete(filled, ["army"])
+    engine.refresh(filled)
+    for format in ("csv", "ris"):
+        exported = client.get(f"/v1/reviews/r/export?format={format}").text
+        assert "fire in the bush" in exported
+        assert "gun" not in exported
+        assert "army" in exported  # the judgement itself
+
+
+def test_exports_contain_no_text_that_an_alias_hides(
+    cluster: OpenSearchEngine, tmp_path: Path, index: str, model: Model
+) -> None:
+    body = {"mappings": {"properties": {"text": {"type": "text"}, "open": {"type": "boolean"}}}}
+    cluster.client.indices.create(index=index, body=body)
+    for id in ("a", "b"):
+        cluster.client.index(index=index, id=id, body={"text": f"fire {id}", "open": True}, params={"refresh": "true"})
+    alias = {"filter": {"term": {"open": True}}}
+    cluster.client.indices.put_alias(index=index, name=f"{index}-open", body=alias)
+    review = Reviews(cluster, lambda: open_review_store(str(tmp_path / "s.db"), "s")).begin("r", f"{index}-open")
+    review.judge(["a", "b"])
+    cluster.client.index(index=index, id="b", body={"text": "fire b", "open": False}, params={"refresh": "true"})
+    assert "fire a" in review.export("csv")
+    assert "fire b" not in review.export("csv") + review.export("ris")
 
 
 def test_ids_that_come_twice_are_refused_and_long_topics_are_not(many: SqliteEngine, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ let busy = false, ended = false, lost = false, left = 0; // lost: the service do
 
 $("by").value = localStorage.getItem("resift-reviewer") ?? "";
 const by = () => $("by").value.trim();
+let reader = by();
 
 function notice(text) {
   $("notice").textContent = text;
@@ -187,11 +188,14 @@ async function start() {
 $("yes").addEventListener("click", () => judge(true));
 $("no").addEventListener("click", () => judge(false));
 $("undo").addEventListener("click", undo);
-$("by").addEventListener("change", () => {
-  localStorage.setItem("resift-reviewer", by());
+$("by").addEventListener("change", async () => {
+  const before = reader;
+  reader = by();
+  localStorage.setItem("resift-reviewer", reader);
   queue = [];
   history = [];
   ended = false;
+  await ask("POST", "/release", { by: before }).catch(failed); // others, such as the new reader, may read these documents
   start();
 });
 document.addEventListener("keydown", (event) => {
