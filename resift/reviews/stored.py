@@ -63,9 +63,9 @@ class StoredSet:
         Returns:
             The ids of the drawn documents, and the number of documents that could be drawn.
         """
-        others = self.within(must_not=[{"ids": {"values": list(excluded)}}])
+        available = self.within(must_not=[{"ids": {"values": list(excluded)}}])
         seed = secrets.randbelow(2**31)
-        drawn = self.engine.sample_matches(self.index, others, count, source=False, seed=seed).hits
+        drawn = self.engine.sample_matches(self.index, available, count, source=False, seed=seed).hits
         return [hit["_id"] for hit in drawn], self.total - len(self.existing(excluded))
 
     def scan(self, **selection: Any) -> Iterator[tuple[str, str]]:
