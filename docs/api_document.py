@@ -316,7 +316,8 @@ def _refusal(status: int) -> Schema:
 
 
 def _schemas() -> Schema:
-    requests = [operation.body for operation in OPERATIONS.values() if operation.body not in (None, list)]
+    bodies = dict.fromkeys(operation.body for operation in OPERATIONS.values())  # operations can have the same type
+    requests = [body for body in bodies if body not in (None, list)]
     kinds = [
         operation.answer for operation in OPERATIONS.values() if isinstance(operation.answer, type(msgspec.Struct))
     ]
