@@ -146,8 +146,8 @@ def _shortened(topic: str, fields: int) -> str:
         fields: The number of searched fields, or 0 if the number is unknown.
 
     Returns:
-        The topic itself if it is short enough. Otherwise its first different words, without function words such as
-        "the".
+        The topic itself if it is short enough. Otherwise its first distinct words, as many as the engine accepts,
+        without function words such as "the".
     """
     words, limit = tokenize(topic), max(1, _CLAUSES // (fields or _UNKNOWN_FIELDS) - 1)
     if len(words) <= limit:

@@ -177,8 +177,12 @@ class Reviews:
         Args:
             event: The event that started the review.
         """
-        index, fields = event["index"], event["fields"]
-        stored = StoredSet(self._engine, index, event["query"], lambda: list(fields or map(str, self._engine.info(index).fields)))
+        index = event["index"]
+
+        def fields() -> list[str]:
+            return event["fields"] or list(map(str, self._engine.info(index).fields))
+
+        stored = StoredSet(self._engine, index, event["query"], fields)
         return LazySet(stored, event["topic"], self.max_seconds, self._close_others)
 
     def _opened(self, log: ReviewLog, event: Event, documents: LazySet) -> Review:
