@@ -1,8 +1,8 @@
 """Rewrite search bodies in a backend: ``body = resift.rewrite("papers", body, session="anna")``.
 
 This is for clusters without ML Commons, or whose search pipelines cannot be changed. The body is sent to a running
-service (``resift serve``), which rewrites it by the session's judgements. The backend then sends it to OpenSearch with
-its own client.
+service (``resift serve``), which rewrites it according to the session's judgements. The backend then sends it to
+OpenSearch with its own client.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def rewrite(
     timeout: float = 1.0,
     **options: Any,
 ) -> dict[str, Any]:
-    """Rewrite a search body by a session's judgements, and return a body that OpenSearch can run.
+    """Rewrite a search body according to a session's judgements, and return a body that OpenSearch can run.
 
     A search never fails because of the rewriting. The body is returned unchanged and a warning is logged if the service
     does not answer in time or fails, if the session's id or an option is malformed, and if the index does not exist or
@@ -119,10 +119,10 @@ def with_options(body: dict[str, Any], **options: Any) -> dict[str, Any]:
 
 
 def with_ext_of(rewritten: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
-    """Replace the ``ext`` section of a rewritten search body by the section of the original body.
+    """Replace the ``ext`` section of a rewritten search body with the section of the original body.
 
-    This removes options in ``ext.ml_inference``, because OpenSearch rejects them if the plugin ML Commons is not
-    installed.
+    This removes the options that Resift's client added to ``ext.ml_inference``. OpenSearch rejects such options if the
+    plugin ML Commons is not installed.
 
     Args:
         rewritten: The rewritten search body.

@@ -242,14 +242,14 @@ class CorruptEngine(EngineUnavailable, code="corrupt_engine"):
 
 @contextmanager
 def needs_extra(extra: str, purpose: str) -> Iterator[None]:
-    """A context manager that tells users which optional package to install if an import fails.
+    """Return a context manager for imports of optional packages, which tells users what to install if an import fails.
 
     An ImportError inside the ``with`` block is converted to a MissingExtra with the message "``purpose`` needs
     ``package``: pip install 'resift[``extra``]'".
 
     Args:
         extra: The name of the pip extra, such as ``fast``.
-        purpose: The beginning of the message: the feature that needs the package.
+        purpose: The feature that needs the package, for example "A review". The message starts with this text.
     """
     try:
         yield

@@ -129,9 +129,10 @@ class Hits(NotebookTable, list[Hit]):
 class Explanation(NotebookText, dict[str, Any]):
     """A description of a search session, as a dictionary in the format of ``GET /v1/sessions/<id>``.
 
-    It contains the id (``session``), the times ``created`` and ``expires``, the number of ``steps`` (groups of marks
-    that can be undone), the ``judgements``, and a summary of what was ``learned`` from them. :meth:`Session.mark`
-    leaves out the last two keys unless it is called with ``explain``.
+    It contains the id (``session``), the times ``created`` and ``expires``, and the number of ``steps``. A step is a
+    group of marks that were made together and can be undone together. The keys ``judgements`` and ``learned`` contain
+    all judgements and a summary of what was learned from them. :meth:`Session.mark` returns these two keys only if it
+    is called with ``explain``.
     """
 
     def __repr__(self) -> str:
@@ -288,8 +289,8 @@ class Index:
     def search(self, options: SearchOptions) -> Hits:
         """Search without relevance feedback.
 
-        The query can be a text, a query clause or a whole search body. Callers pass it and other options, the fields of
-        :class:`SearchOptions`, as arguments.
+        Pass the options of a search, the fields of :class:`SearchOptions`, as separate arguments. The first argument is
+        the query: a text, a query clause or a whole search body.
 
         Raises:
             BadInput: The query is malformed, or an option is unknown or out of range.
@@ -511,7 +512,7 @@ class Session:
     def explain(self) -> Explanation:
         """Return all judgements of this session, with a summary of what was learned from them.
 
-        Before any document is marked, ``judgements`` is empty and ``learned`` is None.
+        If no document has been marked yet, ``judgements`` is empty and ``learned`` is None.
         """
         return self._explanation(self._service.sessions.find(self.id))
 

@@ -37,10 +37,11 @@ def stem(word: str) -> str:
 
 @cache
 def snowball(language: str) -> Callable[[str], str]:
-    """Return a function that stems words of a language with the Snowball algorithm.
+    """Return a function that stems words with a Snowball stemmer.
 
     Args:
-        language: The name of the language, such as ``english``, or ``porter``.
+        language: The name of the stemmer. This is a language such as ``english``, or ``porter`` for the original Porter
+            stemmer of English.
     """
     # Not snowballstemmer.stemmer(): it uses PyStemmer if that is installed, whose rules can be different.
     stemmer = getattr(import_module(f"snowballstemmer.{language}_stemmer"), f"{language.capitalize()}Stemmer")

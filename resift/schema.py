@@ -36,7 +36,7 @@ def documented(description: str, default: str | None = None, **constraints: Any)
     """Create an annotation that describes a field of a ``msgspec.Struct`` for help texts and documentation.
 
     Args:
-        description: The meaning of the field, in Markdown, without a capital letter and a period.
+        description: The meaning of the field, in Markdown, without an initial capital letter and a final period.
         default: A description of the default, if the default is not a fixed value.
         **constraints: Other arguments of ``msgspec.Meta``, such as limits and ``title``.
     """
@@ -47,7 +47,7 @@ def documented(description: str, default: str | None = None, **constraints: Any)
 
 
 def without_links(markdown: str) -> str:
-    """Replace each Markdown link by its text."""
+    """Replace each Markdown link with its text."""
     return _MARKDOWN_LINK.sub(r"\1", markdown)
 
 
@@ -122,10 +122,10 @@ def read_struct(kind: type[S], values: Mapping[str, Any], *, label: str = "field
 def fields_as_arguments(
     kind: Callable[P, S],
 ) -> Callable[[Callable[[Owner, S], R]], Callable[Concatenate[Owner, P], R]]:
-    """Return a decorator for methods that take a struct, so that callers can pass the struct's fields as arguments.
+    """Return a decorator for methods that take a struct. Callers pass the fields of the struct as separate arguments.
 
-    The decorated method checks its arguments by :func:`read_struct`, and calls the original method with the struct. It
-    raises BadInput for an unknown or invalid argument. NumPy scalars are converted to Python numbers.
+    The decorated method validates its arguments with :func:`read_struct`, and calls the original method with the
+    struct. It raises BadInput for an unknown or invalid argument. NumPy scalars are converted to Python numbers.
 
     Args:
         kind: The type of the struct, a subclass of ``msgspec.Struct``.
@@ -187,7 +187,8 @@ def convert(name: str, value: Any, type: Any, *, strict: bool = True) -> Any:
         name: The name of the value in error messages.
         value: The value, as decoded from JSON.
         type: The type, with ``msgspec.Meta`` annotations.
-        strict: Whether to reject strings that contain a number or boolean instead of converting them.
+        strict: Whether to reject a string such as "3" or "true" if the type is a number or boolean. Otherwise the
+            string is converted.
 
     Raises:
         BadInput: The value does not fit the type.

@@ -101,7 +101,7 @@ class Speller:
 class NgramIndex:
     """An inverted index that finds words with similar spelling, by their character n-grams.
 
-    N-grams are weighted by their inverse document frequency. The weight vector of each word has the Euclidean length 1.
+    N-grams are weighted by their inverse document frequency. The weight vector of each word is scaled to unit length.
 
     Args:
         words: The words of the index.
@@ -119,13 +119,15 @@ class NgramIndex:
         self._lengths = np.maximum(np.sqrt(squares), 1e-9)
 
     def scores(self, word: str) -> NDArray[np.float64]:
-        """Return the similarity of a word to each indexed word, by the inner product of their n-gram weights.
+        """Compute how similar the spelling of a word is to the spelling of each word in the index.
+
+        The similarity is the inner product of the words' n-gram weights.
 
         Args:
             word: The word, which need not be in the index.
 
         Returns:
-            Array of shape (n_words,).
+            The similarities, an array of shape (n_words,), in the order of the indexed words.
         """
         scores = np.zeros(len(self.words))
         ngrams, _ = _hash_ngrams([word])

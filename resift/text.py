@@ -111,7 +111,7 @@ def word_spans(text: str) -> list[tuple[int, int]]:
 
 
 def bag_of_words(text: str, idf: Callable[[str], float] = lambda word: 1.0) -> dict[str, float]:
-    """Return the words of a text with weights sqrt(count) · idf(word), scaled to length 1 (l2).
+    """Return the words of a text with weights sqrt(count) · idf(word), scaled to unit length (l2).
 
     Function words ("the", "you") are left out, because they describe the style of a text and not its subject. The
     suffixes of "court's", "don't" and "fee(s)" are left out too. Other single letters are words ("vitamin D").

@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 def _checked_key(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     """Validate the API key that the user passes with an option (click option callback).
 
+    With the option ``--managed``, the value may also be the ARN of an AWS secret. ARNs are not validated.
+
     Args:
-        context: The click context. With the option ``--managed``, the value may also be the ARN of an AWS secret, which
-            is not checked.
+        context: The click context, which contains the other options.
         parameter: The option.
         value: The API key, or None if the option is not used.
 

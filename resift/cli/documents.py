@@ -155,14 +155,14 @@ def _add_pipelines(engine: Engine, index: str) -> None:
 
 
 def _exit(report: Report, stop: Stop) -> None:
-    """Exit with a non-zero status if some documents were not indexed.
+    """End the command with a non-zero status if indexing was interrupted or had problems. Otherwise, return.
 
     The status is 128 plus the number of the signal if a signal stopped the command. The status is 3 if documents were
-    refused, or if none of the documents has text in the text fields. Otherwise the function returns.
+    refused, or if none of the documents has text in the text fields.
 
     Args:
         report: The result of indexing.
-        stop: The stop request, which knows whether the command received a signal.
+        stop: The stop request. It contains the signal that the command received, if any.
     """
     if stop.signal is not None:
         click.echo(f"ended by {signal.Signals(stop.signal).name}; {_position(report)} and no further", err=True)

@@ -342,7 +342,7 @@ class Connection(HTTPChannel):  # type: ignore[misc]
         return bool(self.requests or self.total_outbufs_len)
 
     def received(self, data: bytes) -> Any:
-        """Process data from the client, and start the clock of a request at its first byte.
+        """Process data from the client, and record the start time of a request when its first byte arrives.
 
         No data is read while a request is being answered, so new data always belongs to the current or the next
         request.

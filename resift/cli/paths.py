@@ -55,7 +55,7 @@ class NewFolder(ParameterType):
     name = "folder"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Check that the folder can be written, and return its path.
+        """Check that the folder can be created or replaced, and return its path.
 
         Args:
             value: The path from the command line.
@@ -63,7 +63,7 @@ class NewFolder(ParameterType):
             ctx: The click context, for the error message.
 
         Raises:
-            click.BadParameter: If the folder cannot be written. The message says why.
+            click.BadParameter: If the folder cannot be created or replaced. The message says why.
         """
         reason = folder_write_error(Path(value)) if value else "'' is a file, expected a folder"
         if reason:

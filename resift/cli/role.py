@@ -15,11 +15,14 @@ _INDEX_PATTERN = re.compile(r"[^\s,\"\\/?<>|]+")
 
 
 def role(name: str, indices: list[str], sessions: str, ubi: list[str]) -> dict[str, object]:
-    """Return a role definition for OpenSearch's security plugin, the body of ``PUT _plugins/_security/api/roles/NAME``.
+    """Return the permissions that Resift needs, as a JSON object.
+
+    For most roles, this is a role definition of OpenSearch's security plugin: the body of ``PUT
+    _plugins/_security/api/roles/NAME``. For the role "aws", the object contains the policies for an Amazon OpenSearch
+    Service domain.
 
     Args:
-        name: The name of the role, which is a member of :data:`ROLES`. "aws" returns the policies for an Amazon
-            OpenSearch Service domain instead.
+        name: The name of the role, a member of :data:`ROLES`.
         indices: Name patterns of the indices that Resift may use.
         sessions: The name of the index that stores sessions.
         ubi: The names of the two UBI (User Behavior Insights) indices: events and queries.

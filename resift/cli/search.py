@@ -33,8 +33,8 @@ _ID_WIDTH = 24  # maximum columns of an id
 _TITLE_WIDTH = 40  # maximum columns of a title
 _MIN_WIDTH, _MAX_WIDTH = 60, 160  # limits of the columns of a line
 _MAX_WORDS = 8  # maximum number of expansion words that are printed
-_MAX_NUMBERS = 8  # longer lists of numbers are replaced by their length
-_MAX_TEXT = 200  # longer texts are replaced by their length
+_MAX_NUMBERS = 8  # longer lists of numbers are replaced with their length
+_MAX_TEXT = 200  # longer texts are replaced with their length
 
 
 @click.command(epilog="Example: resift search news 'bush fire' --session anna")
@@ -149,7 +149,7 @@ def _print_body(opened_library: library.Library, search: Search, complete: bool)
 
 
 def _shortened(value: Any) -> Any:
-    """Return a copy of a JSON value in which long vectors and texts are replaced by a note about their length."""
+    """Return a copy of a JSON value in which long vectors and texts are replaced with a note about their length."""
     if isinstance(value, dict):
         return {name: _shortened(inner) for name, inner in value.items()}
     if isinstance(value, list):
@@ -176,7 +176,7 @@ def _print_hits(hits: library.Hits, fields: Sequence[str]) -> None:
     for rank, (hit, id) in enumerate(zip(hits, ids, strict=True), 1):
         padding = " " * (widest - display_width(id))
         begin = f"{rank:3}. {hit.rounded_score:>6}  {id}{padding}  "
-        click.echo(f"{begin}{truncate(_beginning(hit, fields), width - display_width(begin))}".rstrip())
+        click.echo(f"{begin}{truncate(_display_text(hit, fields), width - display_width(begin))}".rstrip())
         if reason := _reason(hit):
             click.echo(" " * display_width(begin) + truncate(reason, width - display_width(begin)))
     if hits.total is not None and hits.total > len(hits):
@@ -197,12 +197,13 @@ def _reason(hit: library.Hit) -> str:
     return f"{arrow}{'more' if because['grade'] > 0 else 'too much'} like “{plain_text(because['title']).strip()}”"
 
 
-def _beginning(hit: library.Hit, fields: Sequence[str]) -> str:
-    """Return the text of a hit for display on one line.
+def _display_text(hit: library.Hit, fields: Sequence[str]) -> str:
+    """Return the text of a hit for display. The terminal shows its beginning on one line.
 
     Args:
         hit: The hit.
-        fields: The names of its text fields. All texts except the last are shortened.
+        fields: The names of the text fields to show. All texts except the last are shortened, so that the last text,
+            usually the body of the document, gets the rest of the line.
 
     Returns:
         The texts of the fields, separated by "|". If they are all empty, the document as JSON.

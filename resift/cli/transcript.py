@@ -70,7 +70,8 @@ class Question:
 
     Attributes:
         text: The question.
-        opening: The first question of the same conversation. For products, what the person wants to buy.
+        opening: A text that describes the conversation to which the question belongs: its first question or, in the
+            product demonstration, what the person wants to buy.
         relevant: The ids of the documents that people judged relevant to the question.
     """
 
@@ -88,7 +89,15 @@ def corpus_file(demo: Demo = PASSAGES) -> str:
 
 
 def load_questions(demo: Demo = PASSAGES) -> list[Question]:
-    """Load the questions of a demonstration, in the order of their conversations."""
+    """Load the questions of a demonstration.
+
+    Args:
+        demo: The demonstration.
+
+    Returns:
+        The questions, conversation by conversation. The questions of a conversation are in the order in which they were
+        asked.
+    """
     questions, opening, conversation = [], "", None
     for record in Files([_path(demo.questions)]):
         assert isinstance(record, Record)
@@ -158,7 +167,10 @@ class Rankings:
 
     @property
     def ranks(self) -> list[list[int]]:
-        """The ranks of the relevant documents among the first ten unmarked hits, for each of the three searches."""
+        """For each search in :attr:`hits`, the ranks of the relevant documents among the first ten hits.
+
+        Hits that were marked relevant are left out before counting, as in :attr:`unread`.
+        """
         relevant = self.question.relevant
         return [[rank for rank, hit in enumerate(hits[:_COUNTED], 1) if hit.id in relevant] for hits in self.unread]
 

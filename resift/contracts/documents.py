@@ -121,7 +121,7 @@ class IndexInfo:
         return next((info for info in (self, *self.other_models) if info.model == model.hash), None)
 
     def require_model(self, model: ModelDescription) -> IndexInfo:
-        """Return the description of the index for an embedding model, or raise an error if its vectors are missing.
+        """Return the description of the vectors that an embedding model has written to this index.
 
         Args:
             model: The model.
@@ -268,13 +268,13 @@ class IndexInfo:
         )
 
     def find_same_vectors(self, other: IndexInfo) -> IndexInfo | None:
-        """Return the description of this index for the same model and vector field as in another description.
+        """Find the vectors of this index that have the same model and vector field as the vectors of another index.
 
         Args:
-            other: The description of another index.
+            other: The description of the other index's vectors.
 
         Returns:
-            The description, or None if this index has no vectors of that model in that field.
+            The description of this index's vectors, or None if there are none.
         """
         key = other.model, other.vector_field
         return next((info for info in (self, *self.other_models) if (info.model, info.vector_field) == key), None)
@@ -394,10 +394,10 @@ class SearchResult:
 
     @property
     def text(self) -> str | None:
-        """The response as JSON text, or None if only the parsed response is available.
+        """The response as JSON text, or None if the text is not available.
 
-        After the text has been parsed, it is no longer returned, because the caller may have changed the parsed
-        response.
+        The text is not available if the result was created from a parsed response. It is also not available after
+        :attr:`response` has been used, because the caller may have changed the parsed response.
         """
         return None if self._unparsed is None else self._unparsed[0]
 

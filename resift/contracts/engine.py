@@ -81,8 +81,8 @@ class Engine(ABC):
             analyzer: The analyzer of the text fields, one of :data:`resift.contracts.documents.ANALYZERS`.
 
         Raises:
-            BadInput: The name, the fields or the analyzer are invalid.
-            EngineError: There is a different index of this name (status 400).
+            BadInput: The index name, a field name or the analyzer is invalid.
+            EngineError: An index of this name exists, but its fields or its model are different (status 400).
         """
 
     @abstractmethod

@@ -103,8 +103,8 @@ class SessionStore(ABC):
 
         Args:
             before: The time in Unix seconds.
-            wait: Whether to delete all expired sessions. If False, at most PURGE_BATCH sessions are deleted, so that
-                the call is fast.
+            wait: Whether to wait until all of these sessions are deleted. If False, at most PURGE_BATCH sessions are
+                deleted, so that the call is fast.
 
         Returns:
             The number of deleted sessions.

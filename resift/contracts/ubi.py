@@ -160,15 +160,15 @@ class UbiLog(ABC):
 
     @abstractmethod
     def application_queries(self, application: str, since: float, until: float) -> list[dict[str, Any]]:
-        """Return the queries that an application has logged between two times.
+        """Return the queries that an application has logged in a period.
 
         Args:
             application: The name of the application.
-            since: The earliest time in Unix seconds.
-            until: The latest time in Unix seconds.
+            since: The beginning of the period in Unix seconds.
+            until: The end of the period in Unix seconds.
 
         Returns:
-            The queries as the JSON objects that were added, in no particular order.
+            The queries in no particular order, each as the JSON object that the application wrote to the log.
         """
 
     @abstractmethod

@@ -292,7 +292,15 @@ class Bool(Clause):
 
 @dataclass(frozen=True)
 class ScriptScore(ConstantScore):
-    """A clause that matches the same documents as ``query``, and computes their scores with a script."""
+    """A clause that computes the scores of documents with a script.
+
+    It matches the same documents as the clause that it wraps.
+
+    Attributes:
+        query: The wrapped clause.
+        boost: The factor by which the scores are multiplied.
+        script: The script.
+    """
 
     script: Script
 

@@ -303,7 +303,8 @@ class SqliteSessionStore(SessionStore):
 
         Args:
             before: A Unix time in seconds. Sessions that expired before this time are deleted.
-            wait: Whether to delete all of these sessions. Otherwise only the first batch is deleted.
+            wait: Whether to wait until all of these sessions are deleted. If False, only a first batch is deleted, so
+                that the call is fast.
         """
         # Delete in batches. A single statement for hundreds of thousands of sessions would block all writers.
         batch, purged = "id IN (SELECT id FROM session_log WHERE expires < ? LIMIT ?)", 0

@@ -154,7 +154,7 @@ class _Parser:
         """
         if self.depth == MAX_DEPTH:
             expected = f"at most {MAX_DEPTH} levels"
-            raise BadInput("queries are nested too deep", value=MAX_DEPTH + 1, expected=expected)
+            raise BadInput("queries are nested too deeply", value=MAX_DEPTH + 1, expected=expected)
         self.depth += 1
         clause = self.clause(query)
         self.depth -= 1

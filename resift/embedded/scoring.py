@@ -154,12 +154,17 @@ def _idf(documents: float, frequency: int) -> np.float32:
 
 
 def _saturations(frequencies: Scores, lengths: NDArray[np.int64], mean: np.float32) -> Scores:
-    """Compute the saturation of a term in documents, with the same rounding as Lucene's ``BM25Similarity``.
+    """Compute the normalised frequency of a term in documents, with the same rounding as Lucene's ``BM25Similarity``.
+
+    See :meth:`Bm25._postings` for the formula.
 
     Args:
         frequencies: The frequency of the term in each document, of shape (n_documents,).
         lengths: The length of each document in terms, of shape (n_documents,).
         mean: The mean length of all documents.
+
+    Returns:
+        The normalised frequencies, of shape (n_documents,).
     """
     inverse = np.float32(1) / (_K1 * ((np.float32(1) - _B) + _B * _rounded(lengths).astype(np.float32) / mean))
     return np.asarray(frequencies * inverse, np.float32)

@@ -49,12 +49,13 @@ def _build_mean(name: str, options: str, vectors: WordVectors, seed: int) -> Mod
 def _build_sfbow(name: str, options: str, vectors: WordVectors, seed: int) -> Model:
     """Build a model that encodes texts as static fuzzy bags of words.
 
-    A word belongs to each vector of a "universe" to a certain degree (fuzzy membership). A text has the largest
-    membership of its words. See Muffo et al. 2021, section 3.
+    A word belongs to each vector of a "universe" to a certain degree, its membership. The vector of a text contains,
+    for each universe vector, the largest membership of the text's words. See Muffo et al. 2021, section 3.
 
     Args:
         name: The name of the model, such as ``sfbow:pca100``.
-        options: The name of the universe, which is the part of ``name`` after the colon. "" means the identity.
+        options: The name of the universe, which is the part of ``name`` after the colon. If it is empty, the word
+            vectors themselves are the memberships.
         vectors: The word vectors.
         seed: The seed of the clustering.
     """

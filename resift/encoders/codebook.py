@@ -16,8 +16,8 @@ from resift.vectors.table import WordVectors
 def learn_codebook(vectors: WordVectors, size: int, seed: int = 0) -> Floats:
     """Learn a codebook, which is a set of representative vectors ("codewords"), by clustering words.
 
-    The vectors of the 20,000 most frequent words are scaled to length 1 and clustered by k-means. The codewords are the
-    centroids.
+    The vectors of the 20,000 most frequent words are scaled to unit length and clustered by k-means. The codewords are
+    the centroids.
 
     Args:
         vectors: The word vectors.

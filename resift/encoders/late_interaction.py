@@ -223,13 +223,13 @@ class LateInteraction:
             documents: The documents, as prepared by :meth:`prepare`.
 
         Returns:
-            Float32 array of shape (n_words, n_dimensions), with rows of Euclidean length 1.
+            Float32 array of shape (n_words, n_dimensions), with rows of unit length.
         """
         return self._unit_rows(documents.words[documents.words < len(self.table)])
 
     @cached_property
     def _factors(self) -> Floats:
-        """Factors that scale each word vector of the table to length 1, of shape (n_words,)."""
+        """Factors that scale each word vector of the table to unit length, of shape (n_words,)."""
         # In parts, because einsum creates a float64 copy of its arguments.
         squares = [
             np.einsum("ij,ij->i", part, part, dtype=np.float64) for part in np.array_split(self.table.matrix, 64)

@@ -84,7 +84,7 @@ class Model:
 
     The vector of a text is pooled from the vectors of its words ("rows" of the word table). Unknown words are skipped.
     A text without known words has the zero vector, whose similarity with every vector is 0. Vectors that are compared
-    by cosine have length 1.
+    by cosine have unit length.
 
     Args:
         name: Name of the model.
@@ -387,7 +387,7 @@ class Model:
             ids: The row numbers of the words in the word table, of shape (n_words,), or a slice.
 
         Returns:
-            Float32 array of shape (n_words, n_dimensions), with rows of length 1.
+            Float32 array of shape (n_words, n_dimensions), with rows of unit length.
         """
         return unit_rows(self._apply_layers(np.tile(self.table.rows(ids), self.segments)))
 

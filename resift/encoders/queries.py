@@ -30,7 +30,7 @@ class StaticQueries(Model):
 
     Many transformers place all texts in a narrow cone: their vectors have a large mean, and differ little from it. In
     this model, the centre represents the mean of the teacher's vectors, and the mean of a text's word vectors, scaled
-    to length 1, represents the difference of the text's vector from the centre.
+    to unit length, represents the difference of the text's vector from the centre.
 
     Args:
         table: Word vectors with K dimensions, trained for the teacher's vectors.
@@ -76,7 +76,7 @@ class StaticQueries(Model):
         return None if vector is None else self._add_centre(vector)
 
     def _add_centre(self, vectors: Floats) -> Floats:
-        """Add the model's centre to vectors, and scale the sums to length 1.
+        """Add the model's centre to vectors, and scale the sums to unit length.
 
         The centre is a constant vector. It represents the mean of the vectors of the transformer that this model
         imitates. Zero vectors, which represent texts without known words, stay zero.

@@ -2,7 +2,7 @@
 
 With x_1 … x_k the word vectors of a text times the words' weights, the vector of the text is
 
-    o = s · X″ + mean(x), scaled to length 1,
+    o = s · X″ + mean(x), scaled to unit length,
 
 where X″ depends on the network:
 

@@ -108,16 +108,17 @@ def principal_axes(rows: Floats, size: int) -> Floats:
 def spherical_kmeans(units: Floats, size: int, rng: np.random.Generator, iterations: int = 30) -> Floats:
     """Cluster word vectors by spherical k-means, which compares vectors by cosine, and return the centroids.
 
-    If a cluster becomes empty, its centroid is replaced by the word that is farthest from its own centroid.
+    If a cluster becomes empty, the vector of the word that is farthest from its nearest centroid becomes the centroid
+    of this cluster.
 
     Args:
-        units: Word vectors of length 1, of shape (n_words, n_dimensions).
+        units: Word vectors of unit length, of shape (n_words, n_dimensions).
         size: The number of centroids.
         rng: A random number generator.
         iterations: The number of iterations.
 
     Returns:
-        Float32 array of shape (size, n_dimensions), with rows of length 1.
+        Float32 array of shape (size, n_dimensions), with rows of unit length.
 
     Source:
         Dhillon and Modha 2001, "Concept decompositions for large sparse text data using clustering".
@@ -140,7 +141,7 @@ def _density_clusters(kind: str, number: float, units: Floats) -> Floats:
     Args:
         kind: The name of the algorithm, ``dbscan`` or ``hdbscan``.
         number: The radius of DBSCAN as a cosine distance, or the minimum number of words in a cluster of HDBSCAN.
-        units: Word vectors of length 1, of shape (n_words, n_dimensions).
+        units: Word vectors of unit length, of shape (n_words, n_dimensions).
 
     Returns:
         Float32 array of shape (n_clusters, n_dimensions).

@@ -5,7 +5,7 @@ The weight of a word is
     4 · e₊/(3 + e₊) · mean(relevant) - 3 · e₋/(3 + e₋) · mean(irrelevant)
 
 The means are calculated from the word's weights in the documents' bags of words, weighted by the documents' judgements.
-e₊ and e₋ are the sums of the judgements' weights. For comparison, the weights of the query's own words have length 1
+e₊ and e₋ are the sums of the judgements' weights. For comparison, the weights of the query's own words have unit length
 (l2).
 
 Source: Rocchio 1971, "Relevance feedback in information retrieval". The factors e/(3 + e) are our addition.

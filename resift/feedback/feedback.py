@@ -41,7 +41,7 @@ class Feedback:
     number of dimensions of their vectors.
 
     Attributes:
-        vectors: The vectors of the judged documents, scaled to length 1, shape (m, K), float32.
+        vectors: The vectors of the judged documents, scaled to unit length, shape (m, K), float32.
         grades: The sign (positive for relevant documents) and weight of each judgement, shape (m,). A mark by a person
             has the weight 1.
         mask: The weight of each dimension in similarities, shape (K,), float32.
@@ -182,7 +182,7 @@ class Feedback:
     def evidence(self) -> float:
         """The total weight of all judgements.
 
-        An explicit mark counts 1. Clicks and other implicit judgements count less.
+        An explicit mark counts as 1. Clicks and other implicit judgements count less.
         """
         return float(np.abs(self.grades).sum())
 
@@ -272,7 +272,8 @@ class Feedback:
     def _weighted(self, weights: NDArray[Any], is_for_query: NDArray[np.bool_] | None = None) -> Feedback:
         """Return a copy of this feedback in which the weight of each judgement is multiplied by a factor.
 
-        Judgements with the factor 0 are removed.
+        Judgements with the factor 0 are removed. The copy also records which of the remaining judgements were made for
+        the current query.
 
         Args:
             weights: The factor of each judgement, from 0 to 1, as an array of shape (n_judgements,).
@@ -331,8 +332,8 @@ class Feedback:
 
         Returns:
             The moved vector as a float32 array of shape (n_dimensions,). It has the Euclidean length of the query, or
-            length 1 if the query is zero. If no document was judged for the query, or the feedback method does not move
-            queries, the query is returned unchanged.
+            unit length if the query is zero. If no document was judged for the query, or the feedback method does not
+            move queries, the query is returned unchanged.
         """
         if self.for_query is not self:
             return self.for_query.transform_query(query)

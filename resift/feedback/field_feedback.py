@@ -47,11 +47,11 @@ def evidence_share(evidence: float, half: float = 1.0) -> float:
 def blend_queries(query: NDArray[Any], transformed: NDArray[Any], share: float) -> Floats:
     """Return a weighted mean of a query vector and a transformed query vector.
 
-    Both vectors are scaled to length 1, averaged as (1 - share) · query + share · transformed, and the result is scaled
-    to the Euclidean length of ``query``.
+    Both vectors are scaled to unit length, averaged as (1 - share) · query + share · transformed, and the result is
+    scaled to the Euclidean length of ``query``.
 
     Args:
-        query: The query vector, of shape (n_dimensions,). If it is zero, the transformed vector at length 1 is
+        query: The query vector, of shape (n_dimensions,). If it is zero, the transformed vector at unit length is
             returned.
         transformed: The transformed query vector, of shape (n_dimensions,).
         share: The weight of the transformed vector, from 0 to 1.
@@ -70,7 +70,7 @@ class FieldFeedback:
     """Feedback learned from the vectors that judged documents have in a particular field of an index.
 
     Attributes:
-        feedback: The feedback, which contains these vectors scaled to length 1.
+        feedback: The feedback, which contains these vectors scaled to unit length.
         lengths: The original Euclidean lengths of the vectors, as an array of shape (n_documents,).
     """
 
@@ -111,15 +111,16 @@ class FieldFeedback:
     def move_query(self, query: NDArray[Any], distinction: float) -> Floats:
         """Move a query vector towards relevant and away from irrelevant documents.
 
-        The result is a mean of the original query and the moved query. The moved query has the weight distinction · e /
-        (0.6 + e), where e is the total weight of the judgements.
+        The result is a weighted mean of the query and of the vector that :meth:`Feedback.transform_query` returns for
+        it. The second vector has the weight distinction · e / (0.6 + e), where e is the total weight of the judgements.
 
         Args:
             query: The query vector, of shape (n_dimensions,).
-            distinction: The result of :meth:`distinction` for the query, from 0 to 1.
+            distinction: How well the vectors separate documents on the query's topic from other documents, from 0 to 1.
+                See :meth:`distinction`.
 
         Returns:
-            A float32 array of shape (n_dimensions,), with the Euclidean length of the query.
+            A float32 array of shape (n_dimensions,), with the same Euclidean length as the query.
         """
         share = distinction * evidence_share(self.feedback.evidence, _HALF_EVIDENCE)
         return blend_queries(query, self.feedback.transform_query(query), share)
@@ -127,12 +128,14 @@ class FieldFeedback:
     def relevant_bonus(self, moved: NDArray[Any], distinction: float, space: str) -> float:
         """Return a bonus to add to the k-NN scores of documents that the user marked relevant.
 
-        The bonus keeps these documents near the top if the vectors distinguish subjects badly. It corresponds to 4 · (1
-        - distinction) standard deviations of the similarities in a random sample of the index. It is never negative.
+        The bonus keeps these documents near the top if the vectors hardly separate documents on the query's topic from
+        other documents. It corresponds to 4 · (1 - distinction) standard deviations of the similarities in a random
+        sample of the index. It is never negative.
 
         Args:
             moved: The moved query vector, of shape (n_dimensions,).
-            distinction: The result of :meth:`distinction` for the query, from 0 to 1.
+            distinction: How well the vectors separate documents on the query's topic from other documents, from 0 to 1.
+                See :meth:`distinction`.
             space: The k-NN space type of the field in OpenSearch, for example ``l2``, which determines how scores are
                 computed.
         """

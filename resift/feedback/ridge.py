@@ -4,8 +4,8 @@ The moved query w minimises
 
     Σ |grade| · (w·x - y)² + λ · ‖w - p·q‖²
 
-over the judged documents x, where y is 1 for relevant and 0 for irrelevant documents, q is the query at length 1, p is
-RIDGE_PRIOR and λ is RIDGE_PENALTY. A document that the query already scores correctly, or that repeats other judged
+over the judged documents x, where y is 1 for relevant and 0 for irrelevant documents, q is the query at unit length, p
+is RIDGE_PRIOR and λ is RIDGE_PENALTY. A document that the query already scores correctly, or that repeats other judged
 documents, thus changes little.
 
 The background is a random sample of the index. Each background document x is added to the sum, with a third of the
@@ -41,11 +41,16 @@ _FULL_WEIGHT_DIMENSIONS = 256  # with fewer dimensions the weight is lower, as t
 
 
 class Background:
-    """A random sample of an index's documents, used to find out what is special about judged documents.
+    """The vectors of randomly chosen documents of an index.
+
+    The regression uses them as a background: it learns how judged documents differ from typical documents of the index.
 
     Args:
-        vectors: The document vectors, as an array of shape (n_documents, n_dimensions). They are scaled to length 1.
-            The sample is empty for an index without vectors.
+        vectors: The document vectors, as an array of shape (n_documents, n_dimensions). The array is empty for an index
+            without vectors.
+
+    Attributes:
+        vectors: The document vectors, scaled to unit length.
     """
 
     def __init__(self, vectors: NDArray[Any]) -> None:
@@ -65,7 +70,7 @@ class Background:
         return np.asarray(np.linalg.solve(np.linalg.cholesky(products), self.vectors), np.float32)
 
     def shrink(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Dampen the components of vectors along directions that are common among the documents of the index.
+        """Damp the directions in which typical documents of the index vary.
 
         Other differences between the vectors then get more weight.
 
@@ -85,8 +90,8 @@ class RidgeRegression:
     """A ridge regression that learns to separate relevant from irrelevant documents.
 
     Attributes:
-        vectors: The vectors of the judged documents, scaled to length 1, shape (n_documents, n_dimensions).
-        shrunk: The same vectors after :meth:`Background.shrink`, which dampens directions that are common in the index.
+        vectors: The vectors of the judged documents, scaled to unit length, shape (n_documents, n_dimensions).
+        shrunk: The same vectors after :meth:`Background.shrink`, which damps directions that are common in the index.
         grades: The sign (positive for relevant documents) and weight of each judgement, shape (n_documents,). No grade
             is 0.
     """
@@ -107,9 +112,10 @@ class RidgeRegression:
         return np.asarray(np.linalg.inv(kernel + np.diag(RIDGE_PENALTY / np.abs(self.grades))))
 
     def direction(self) -> Floats:
-        """Return the direction that best separates relevant from irrelevant documents, without a query.
+        """Return the direction that best separates relevant from irrelevant documents.
 
-        The regression predicts 1 for relevant and -1 for irrelevant documents. Use :meth:`move` to move a query.
+        The regression predicts 1 for relevant and -1 for irrelevant documents. The direction is the same for all
+        queries. To move a query vector, use :meth:`move`.
 
         Returns:
             Float32 array of shape (n_dimensions,).
@@ -123,7 +129,7 @@ class RidgeRegression:
             query: The query vector, of shape (n_dimensions,).
 
         Returns:
-            Float32 array of shape (n_dimensions,), with the Euclidean length of the query, or with length 1 if the
+            Float32 array of shape (n_dimensions,), with the Euclidean length of the query, or with unit length if the
             query is zero.
         """
         length = float(np.linalg.norm(query)) or 1.0

@@ -12,13 +12,13 @@ ROCCHIO_WEIGHTS = (0.8, 0.2)
 
 
 def rocchio_shift(vectors: Floats, grades: NDArray[np.float64]) -> Floats:
-    """Return the vector that Rocchio's formula adds to a query vector of length 1.
+    """Return the vector that Rocchio's formula adds to a query vector of unit length.
 
     The vector is 0.8 · mean(relevant) - 0.2 · mean(irrelevant). The means are weighted by the judgements. Passalis and
     Tefas 2018 set the second factor to 0.
 
     Args:
-        vectors: The vectors of the judged documents, scaled to length 1, shape (n_documents, n_dimensions).
+        vectors: The vectors of the judged documents, scaled to unit length, shape (n_documents, n_dimensions).
         grades: The sign (positive for relevant documents) and weight of each judgement, shape (n_documents,). No grade
             is 0.
 

@@ -37,7 +37,7 @@ def nearness_by_vectors(
     """Measure how near judged documents are to a query, compared with random documents of the index.
 
     Args:
-        vectors: The vectors of the judged documents, scaled to length 1, shape (n_judged, n_dimensions).
+        vectors: The vectors of the judged documents, scaled to unit length, shape (n_judged, n_dimensions).
         query: The query vector, shape (n_dimensions,).
         background: The vectors of random documents of the index, shape (n_background, n_dimensions).
 
@@ -78,7 +78,7 @@ def nearness_by_words(words: Collection[str], queries: Sequence[str], bags: Sequ
 def largest_by_query(
     values: NDArray[Any], queries: Sequence[str], grades: NDArray[np.float64]
 ) -> NDArray[np.floating[Any]]:
-    """Replace each judgement's value by the largest value among the relevant documents judged for the same query.
+    """Replace each judgement's value with the largest value among the relevant documents judged for the same query.
 
     Args:
         values: A value for each judgement, shape (n_judgements,).

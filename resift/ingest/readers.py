@@ -92,7 +92,7 @@ class Files:
 
     Args:
         paths: The paths of the files. ``-`` stands for stdin.
-        format: The format of the files, a member of FORMATS. By default, the ending of a file name decides, and stdin
+        format: The format of the files, a member of FORMATS. By default, the file extension decides, and stdin
             contains JSON lines.
         id_column: The name of the column or field with the document ids, by default ``_id`` or ``id``.
         stop: A flag that the caller can set to stop reading early.
@@ -103,7 +103,7 @@ class Files:
         assumes_json: Whether stdin is read as JSON lines because no ``format`` was passed.
 
     Raises:
-        BadInput: If a file cannot be read, or if ``format`` is missing and the ending of a file name is unknown.
+        BadInput: If a file cannot be read, or if ``format`` is missing and a file extension is unknown.
     """
 
     def __init__(

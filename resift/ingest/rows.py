@@ -68,7 +68,7 @@ def rows_of(stream: BinaryIO, format: str, name: str, id: str | None = None) -> 
 
 
 def _replace_surrogates(text: str) -> str:
-    """Replace lone surrogates by U+FFFD. A lone surrogate in a text stands for a byte that is not valid UTF-8."""
+    """Replace lone surrogates with U+FFFD. A lone surrogate in a text stands for a byte that is not valid UTF-8."""
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 
@@ -174,7 +174,14 @@ def _no_constant(name: str) -> Any:
 def _documents(rows: Rows) -> Rows:
     """Extract documents from the rows of an OpenSearch bulk request or of search hits.
 
-    The ``_id`` of a bulk action is added to the document in the next row. All other rows are yielded unchanged.
+    A bulk action is not yielded itself: its ``_id`` is added to the document in the next row. A search hit is replaced
+    with its ``_source`` and ``_id``. All other rows are yielded unchanged.
+
+    Args:
+        rows: The rows, with their line numbers.
+
+    Yields:
+        The documents, with their line numbers. A bulk action at the end without a document is yielded as a BadRow.
     """
     action: tuple[int, dict[str, Any]] | None = None
     for line, row in rows:
@@ -285,7 +292,7 @@ def _cells(lines: _RowLines, delimiter: str, line: int) -> Iterator[tuple[int, A
     Args:
         lines: The lines of the table.
         delimiter: The character between two cells.
-        line: The number of lines that were read from the stream before.
+        line: The number of lines that were read from the stream before these lines.
     """
     reader = csv.reader(lines, delimiter=delimiter, strict=True, skipinitialspace=True)
     row: list[str] | BadRow

@@ -274,5 +274,12 @@ class Refusals(DeadLetters):
         """Do nothing."""
 
     def add(self, record: Record | BadLine, status: int, reason: str, document: Any) -> None:
-        """Add a refused document to the list. See :meth:`DeadLetters.add`."""
+        """Add a refused document to the list.
+
+        Args:
+            record: The record or invalid line that contains the document.
+            status: The HTTP status of the engine's response, or 400 for an invalid line.
+            reason: The reason why the document was refused.
+            document: The document as a dictionary with ``_id``, or the text of an invalid line.
+        """
         self.refused.append(Refused(record.line - 1, status, reason, document))

@@ -157,11 +157,16 @@ class VectorCheck:
     stop: Stop
 
     def run(self, documents: Iterable[Document], progress: Progress) -> Verification:
-        """Check documents that were read together with their vectors. See :func:`verify`.
+        """Compare the stored vectors of documents with vectors computed from their current text.
+
+        Missing and outdated vectors are counted and, if this object was created with ``repair``, written again.
 
         Args:
-            documents: The documents.
+            documents: The documents to check, with their stored vectors.
             progress: A function that is called with the current result after each batch.
+
+        Returns:
+            The numbers of missing, outdated and repaired vectors, as described at :class:`Verification`.
         """
         verification = Verification(self.info.name)
         changed = self._compare(documents, verification, progress)

@@ -252,8 +252,9 @@ class Agent:
     def screen(self, review: ReviewId, relevant: Ids = [], irrelevant: Ids = []) -> dict[str, Any]:  # noqa: B006
         """Judge documents of a review as relevant or irrelevant.
 
-        These judgements improve the ranking and are counted separately. A person still judges each document, and
-        decides when the review stops.
+        These judgements improve the ranking, but do not count as the judgements of a person. A person still judges each
+        document, and decides when the review stops. Returns the review's id, and as `by_models` the number of documents
+        that models have judged.
         """
         opened = self._review(review)
         opened.judge(relevant, irrelevant, "agent", MODEL)
@@ -294,7 +295,8 @@ def _is_short(value: Any) -> bool:
 def _excerpt_start(text: str, highlight: dict[str, list[str]], characters: int) -> int:
     """Choose the position in a text where an excerpt starts.
 
-    The excerpt is placed so that the fragment with the most matching words starts after its first quarter.
+    The excerpt is placed so that the fragment with the most matching words begins about a quarter of the way into the
+    excerpt.
 
     Args:
         text: The text.

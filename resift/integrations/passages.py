@@ -54,14 +54,16 @@ class SessionMarking:
         explain: bool = False,
         **further: Iterable[Any],
     ) -> Explanation:
-        """Mark documents as relevant or irrelevant for a query. Later searches of the session rank by these marks.
+        """Mark documents as relevant or irrelevant for a query.
+
+        Later searches of the session rank similar documents higher or lower.
 
         Args:
             relevant: The relevant documents, nodes or ids.
             irrelevant: The irrelevant documents, nodes or ids.
             query: The query for which the documents are marked. By default, the session's last query.
             scores: Relevance scores of a model by document id, from -1 (irrelevant) to 1 (relevant).
-            explain: Whether to return what was learned from the marks.
+            explain: Whether the result should explain what was learned from the marks.
             **further: Documents with other kinds of marks, such as ``clicked``.
         """
         return self.session.mark(relevant, irrelevant, query=query, scores=scores, explain=explain, **further)

@@ -177,7 +177,8 @@ class _Check:
     def _count_object(self, value: Mapping[str, Any], shape: Shape, path: str) -> None:
         """Update the counts of clauses, aggregations and buckets for a JSON object of the request.
 
-        The limit on the number of hits (``max_hits``) is lowered if objects of this shape are expensive for each hit.
+        Objects of some shapes need much work for each hit. For these, the limit on the number of hits (``max_hits``) is
+        lowered.
 
         Args:
             value: The object.
@@ -185,7 +186,8 @@ class _Check:
             path: The path of the object in the request, for error messages.
 
         Raises:
-            TextTooLong: The request contains too many objects of this shape, or its aggregations make too many buckets.
+            TextTooLong: The request contains too many objects of this shape, or its aggregations create too many
+                buckets.
         """
         if shape == "aggregation":
             self._buckets *= _bucket_count(value)
@@ -314,11 +316,11 @@ def _keys(shape: Shape) -> dict[str, Shape]:
 
 @cache
 def _objects() -> dict[str, dict[str, Shape]]:
-    """Return the keys of every type of JSON object in the allow-list, with the shapes of their values.
+    """Return the types of JSON objects in the allow-list, with the keys that each type allows.
 
     Returns:
-        A mapping from the name of an object's shape to its keys. The name of an object inside another object is a path
-        with dots, for example ``body.highlight``.
+        For each type of object, a mapping from the allowed keys to the shapes (types) of their values. The name of an
+        object inside another object is a path with dots, for example ``body.highlight``.
     """
     content, objects = search_list(), dict[str, dict[str, Shape]]()
 

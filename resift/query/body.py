@@ -58,7 +58,10 @@ class Query:
 
     @property
     def is_rewritten(self) -> bool:
-        """Whether Resift has rewritten the search already. Its query or one of its rescore stages is marked then."""
+        """Whether Resift has already rewritten the search.
+
+        A rewritten search contains Resift's mark in its query or in one of its rescore stages.
+        """
         stages = as_list(self.body.get("rescore"))
         inner = [stage.get("query") for stage in stages if isinstance(stage, Mapping)]
         queries = [query.get("rescore_query") for query in inner if isinstance(query, Mapping)]
@@ -183,10 +186,10 @@ def _restored_ext(ext: Any) -> Body:
 
 
 def _opened_wrapper(query: Any) -> Body:
-    """Decode a query that is wrapped in a ``wrapper`` clause, which contains a query as base64 of JSON.
+    """Decode a query in a ``wrapper`` clause. Such a clause contains a query as base64-encoded JSON.
 
     Returns:
-        ``{"query": …}`` with the decoded query. {} if the query is not a ``wrapper`` clause or cannot be decoded.
+        ``{"query": …}`` with the decoded query, or {} if the query is not a ``wrapper`` clause or cannot be decoded.
     """
     wrapper = query.get("wrapper") if isinstance(query, Mapping) and len(query) == 1 else None
     if not isinstance(wrapper, Mapping) or not isinstance(wrapper.get("query"), str):

@@ -101,7 +101,11 @@ class ClauseCounter:
         return max(1, inner + self._in_options(clause) + self._of_leaf(clause))
 
     def _of_text(self, clause: Clause) -> int:
-        """Return the number of clauses of a text clause: a clause for each word in each field, also for its syntax."""
+        """Return how many clauses OpenSearch counts for a clause that searches for a text, such as ``match``.
+
+        Each word of the text is searched in each field. The words of query string syntax, such as operators, are also
+        counted.
+        """
         text, settings = _text_and_settings(clause)
         names = clause.searched_fields or []
         has_pattern = clause.kind in MULTI_FIELD_TEXT_KINDS and _FIELD_PATTERN.search(text)
@@ -109,7 +113,10 @@ class ClauseCounter:
         return max(1, len(tokenize(text))) * per_word * _expansion(settings, text)
 
     def _in_options(self, clause: Clause) -> int:
-        """Return the number of clauses in the filters that are options of ``knn`` and of ``function_score``."""
+        """Return the number of clauses in the filters of a clause.
+
+        Filters are an option of vector clauses, such as ``knn``, and of the functions in ``function_score``.
+        """
         filters: list[Any] = []
         if clause.kind in VECTOR_KINDS:
             filters = [options.get("filter") for options in clause.settings.values() if isinstance(options, Mapping)]
@@ -148,7 +155,12 @@ class ClauseCounter:
         return max(_field_clauses(types.get(name, "text")) for types in self._mappings)
 
     def _of_existence(self, name: str) -> int:
-        """Return the number of clauses of an ``exists`` clause: one for each field of an object or a pattern."""
+        """Return how many clauses OpenSearch counts for an ``exists`` clause.
+
+        Args:
+            name: The name of a field, or a pattern. If it matches several fields, or is an object with several fields,
+                each field is a clause.
+        """
         patterns = (name, f"{name}.*")
         return max((sum(_matches(field, patterns) for field in types) for types in self._mappings), default=1) or 1
 
@@ -195,7 +207,12 @@ def _token_count(options: Any) -> int:
 
 
 def _expansion(settings: Mapping[str, Any], text: str) -> int:
-    """Return the number of terms to which OpenSearch expands each word of a text at most."""
+    """Return the maximum number of terms to which OpenSearch expands each word of a text.
+
+    Args:
+        settings: The options of the text clause, such as ``fuzziness``.
+        text: The text, which may contain wildcards or ``~``.
+    """
     is_fuzzy = settings.get("fuzziness") is not None or "~" in text
     terms = _number(settings.get("max_expansions", settings.get("fuzzy_max_expansions")), _FUZZY_TERMS)
     pattern = _VALUE_CLAUSES if "*" in text or "?" in text else 1
@@ -203,14 +220,26 @@ def _expansion(settings: Mapping[str, Any], text: str) -> int:
 
 
 def _of_word_pattern(kind: str, options: Any) -> int:
-    """Return the number of terms to which OpenSearch expands a ``prefix``, ``wildcard``, ``regexp`` or ``fuzzy``."""
+    """Return the maximum number of terms to which OpenSearch expands the pattern of a clause.
+
+    Args:
+        kind: The type of the clause: ``prefix``, ``wildcard``, ``regexp`` or ``fuzzy``.
+        options: The value of the searched field in the clause: the pattern, or an object with options.
+    """
     settings = options if isinstance(options, Mapping) else {}
     terms = _number(settings.get("max_expansions"), _FUZZY_TERMS) if kind == "fuzzy" else _VALUE_CLAUSES
     return max(terms, _rewritten_terms(settings.get("rewrite")))
 
 
 def _rewritten_terms(method: Any) -> int:
-    """Return the number of terms that a rewriting method of a pattern leaves."""
+    """Return the maximum number of terms to which OpenSearch expands a pattern, according to the option ``rewrite``.
+
+    For example, ``top_terms_50`` allows 50 terms, and ``constant_score`` counts as a single clause.
+
+    Args:
+        method: The value of the option ``rewrite`` in a clause such as ``wildcard`` or ``prefix``. None if it is not
+            set.
+    """
     if not isinstance(method, str) or method in ("constant_score", "constant_score_blended"):
         return 1
     top = _TOP_TERMS.fullmatch(method)

@@ -209,7 +209,8 @@ def source_parts(spec: Any) -> tuple[list[str], list[str]]:
         spec: The ``_source`` option of a search body.
 
     Returns:
-        The included and the excluded patterns. If no pattern is included, the option selects all fields.
+        The list of included patterns and the list of excluded patterns. If the first list is empty, all fields are
+        included.
 
     Raises:
         BadInput: ``spec`` is malformed.
@@ -222,7 +223,7 @@ def source_parts(spec: Any) -> tuple[list[str], list[str]]:
 
 
 def _patterns(part: str, value: Any) -> list[str]:
-    """Return one half of a ``_source`` option as a list of patterns.
+    """Convert the ``includes`` or ``excludes`` of a ``_source`` option to a list of patterns.
 
     Args:
         part: ``includes`` or ``excludes``, for error messages.

@@ -98,13 +98,13 @@ def _is_template(key: str, value: Any) -> bool:
 
 
 def _opened(wrapper: Mapping[str, Any]) -> Any:
-    """Decode the query in a ``wrapper`` clause, which contains a query as base64 of JSON.
+    """Decode the query in a ``wrapper`` clause. Such a clause contains a query as base64-encoded JSON.
 
     Args:
         wrapper: The settings of the clause. The encoded query is under the key ``query``.
 
     Raises:
-        BadInput: The query is not base64 of JSON, or its brackets are nested too deep.
+        BadInput: The query is not base64-encoded JSON, or its brackets are nested too deeply.
     """
     try:
         text = b64decode(wrapper["query"], validate=True)

@@ -253,7 +253,10 @@ class VectorClause(FieldClause):
 
     @property
     def vector(self) -> list[Any] | None:
-        """The query vector of the clause, or None if the clause has no vector, as a ``neural`` clause with a text."""
+        """The query vector of the clause, or None if there is none.
+
+        For example, a ``neural`` clause with a text has no vector.
+        """
         vector = self.options.get("vector")
         return vector if isinstance(vector, list) else None
 
@@ -311,7 +314,7 @@ def parse_clause(raw: Any, position: Role = Role.SCORING, level: int = 1) -> Cla
     """Parse a query clause, and all clauses inside it, into a tree.
 
     Parsing never fails. A malformed clause becomes a node without a kind, and OpenSearch reports the error. A clause
-    that is nested too deep for :func:`resift.query.limits.check_limits` gets the role ``OPAQUE``.
+    that is nested too deeply for :func:`resift.query.limits.check_limits` gets the role ``OPAQUE``.
 
     Args:
         raw: The clause as JSON.

@@ -128,7 +128,8 @@ def _json_value(data: bool, kind: type, expected: str) -> Any:
     """Parse the body of the current request as JSON, and check the type of the value.
 
     Args:
-        data: Whether the body contains only texts or vectors, so that orjson can parse it safely.
+        data: Whether to parse the body with orjson, which is fast, but does not detect duplicate keys and numbers that
+            are too large. Use this only for bodies that contain only texts or vectors.
         kind: The expected type, ``list`` or ``dict``.
         expected: A description of the expected value, for the error message.
 
@@ -169,7 +170,7 @@ def _raw_body() -> bytes:
     except RequestEntityTooLarge:
         raise
     except Exception as error:  # server-specific exceptions for a malformed chunk or a closed connection
-        reason = error.__context__ or error  # Werkzeug replaces some of them by a less specific exception
+        reason = error.__context__ or error  # Werkzeug replaces some of them with a less specific exception
         raise BadInput(f"the body cannot be read: {reason}", value="body", expected="a complete body") from None
     if len(raw) > limit:
         raise RequestEntityTooLarge
@@ -410,9 +411,10 @@ def search() -> Response:
 
 @api.post("/rewrite")
 def rewrite() -> dict[str, Any]:
-    """Rewrite a search body so that the ranking of its hits follows the session's judgements, as search pipelines do.
+    """Rewrite the search body in the request so that its hits are ranked according to the session's judgements.
 
-    The engine can run the returned body without this service. A body that cannot be rewritten is returned unchanged.
+    Search pipelines of OpenSearch call the same function. The engine can run the returned body without this service. A
+    body that cannot be rewritten is returned unchanged.
     """
     body, service = read_body(RewriteRequest), current_service()
     check_model(body.model, service.model)
@@ -430,7 +432,7 @@ def rewrite() -> dict[str, Any]:
 def as_text(body: dict[str, Any]) -> str:
     """Return a search body as JSON text in which ``$`` is escaped.
 
-    Without the escape, ML Commons would replace ``${name}`` in the text by a parameter.
+    Without the escape, ML Commons would replace ``${name}`` in the text with a parameter.
 
     Args:
         body: The search body.

@@ -88,9 +88,10 @@ def list_reviews() -> dict[str, Any]:
 
 @reviews.put("/<review>")
 def begin_review(review: str) -> dict[str, Any]:
-    """Start a review of an index, or of the documents that match a query.
+    """Start a review of the index in the request body, or of the index's documents that match `query`.
 
-    If a review with this id already exists for the index, it is returned unchanged.
+    The response describes the review: its settings, and its progress with the number of documents to judge. If a review
+    with this id already exists for the index, it is returned unchanged.
     """
     body, service = read_body(ReviewRequest), current_service()
     search = Search(index=body.index, query=body.topic, filter=body.query, headers=engine_headers())

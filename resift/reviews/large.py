@@ -72,7 +72,8 @@ class LargeSet(DocumentSet):
     def ranked(self, labels: Mapping[str, bool], read: Collection[str] = ()) -> list[str]:
         """Return the ids of the loaded documents that nobody has read yet, most likely relevant first.
 
-        If the judgements have changed a lot, or too few unread documents are left, other documents are loaded first.
+        The loaded documents are first replaced with other documents if too few of them are unread, if a relevant
+        document is not loaded, or if the number of relevant documents has grown much since they were loaded.
 
         Args:
             labels: The judged documents, with True for relevant documents.

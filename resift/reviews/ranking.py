@@ -145,8 +145,8 @@ class DocumentSet:
         if id not in self.places or not self._can_learn(known):
             return []
         if self._cached_weights is None or self._cached_weights[0] != known:  # once for all documents of a batch
-            self._cached_weights = (known, self._words.weights(*self._training(known)))
-        row = self._words.features[self.places[id]]
+            self._cached_weights = (known, self._by_words.weights(*self._training(known)))
+        row = self._by_words.features[self.places[id]]
         contributions = row.data * self._cached_weights[1][row.indices]
         best = np.argsort(-contributions, kind="stable")[:count]
         return [str(self._counts[1][row.indices[place]]) for place in best if contributions[place] > 0]
@@ -165,7 +165,7 @@ class DocumentSet:
         if not self._can_learn(labels):
             return {}
         rows, targets = self._training(labels)
-        contributions = self._words.features[rows[targets]].sum(axis=0).A1 * self._words.weights(rows, targets)
+        contributions = self._by_words.features[rows[targets]].sum(axis=0).A1 * self._by_words.weights(rows, targets)
         names = self._counts[1]
         best = [place for place in np.argsort(-contributions, kind="stable") if " " not in names[place]][:count]
         strongest = contributions[best[0]] if best else 1.0
@@ -188,13 +188,13 @@ class DocumentSet:
         return counts, counter.get_feature_names_out()
 
     @cached_property
-    def _words(self) -> _NaiveBayes:
-        """The classifier that ranks documents by their words and pairs of words."""
+    def _by_words(self) -> _NaiveBayes:
+        """The classifier that ranks documents by their words and pairs of adjacent words."""
         return _NaiveBayes(_tf_idf(self._counts[0]))
 
     @cached_property
-    def _stems(self) -> _NaiveBayes:
-        """Return the classifier whose features are word stems."""
+    def _by_stems(self) -> _NaiveBayes:
+        """The classifier that ranks documents by their word stems."""
         from scipy.sparse import csr_matrix
 
         counts, names = self._counts
@@ -222,11 +222,11 @@ class DocumentSet:
         rows, targets = self._training(labels)
         unread = np.array([place for place, id in enumerate(self.ids) if id not in read], np.intp)
         # Rank the unread documents only, so that both classifiers get their turns.
-        words = _ranks(self._words.scores(rows, targets)[unread])
-        stems = _ranks(self._stems.scores(rows, targets)[unread])
+        words = _ranks(self._by_words.scores(rows, targets)[unread])
+        stems = _ranks(self._by_stems.scores(rows, targets)[unread])
         lead = 0.0
         if min(targets.sum(), (~targets).sum()) > 1:
-            lead = self._words.cross_validate(rows, targets) - self._stems.cross_validate(rows, targets)
+            lead = self._by_words.cross_validate(rows, targets) - self._by_stems.cross_validate(rows, targets)
             lead -= _REQUIRED_LEAD
         turns = np.exp(_TURNS * lead / 2)
         # Ties are in the order of the words.
@@ -245,11 +245,13 @@ class DocumentSet:
 class _Unjudged(NamedTuple):
     """The summed features of all documents without a judgement, used as irrelevant examples with a small weight.
 
+    Weights are relative to a judged document, whose weight is 1.
+
     Attributes:
         sums: The weighted sum of each feature over these documents, of shape (n_features,). It may be limited to the
             features that occur in judged documents.
         total: The weighted sum of all features over these documents.
-        number: The total weight of these documents. A document that was judged irrelevant has the weight 1.
+        number: The total weight of these documents.
     """
 
     sums: NDArray[np.float32]
@@ -320,7 +322,9 @@ class _NaiveBayes:
         return float(roc_auc_score(targets, scores))
 
     def _unjudged(self, known: Any) -> _Unjudged:
-        """Sum the features of all documents that have not been judged.
+        """Return the summed features of all documents that have not been judged, with a reduced weight.
+
+        They are computed as the sums over all documents minus the sums over the judged documents.
 
         Args:
             known: The features of the judged documents, a sparse matrix of shape (n_judged, n_features).

@@ -336,7 +336,7 @@ class Review:
             raise BadInput(
                 "no document is judged" if repeated is None else f"document {repeated!r} is judged twice",
                 value=repeated,
-                expected="different ids of documents",
+                expected="distinct document ids",
             )
         existing = self.documents.existing(ids)
         for id in ids:

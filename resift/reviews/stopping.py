@@ -124,18 +124,19 @@ def _p_value(runs: _Runs, relevant: int, unread: int, target: float) -> tuple[fl
 
 
 def _runs(labels: Sequence[bool], total: int) -> _Runs:
-    """Return the samples that :func:`p_value` tests. Each sample consists of the last n judged documents.
+    """Return the samples of judged documents that :func:`p_value` tests.
 
-    Among samples with the same number of relevant documents, only the largest is returned, because its p-value is the
-    smallest.
+    A sample consists of the documents that were judged last. There is a sample for each possible number of relevant
+    documents. If several samples contain the same number of relevant documents, only the largest is returned, because
+    its p-value is the smallest.
 
     Args:
         labels: For each judged document, in the order of reading, whether it is relevant.
         total: The number of documents in the review, including unread documents.
 
     Returns:
-        A tuple for each sample, smallest first: its number of relevant documents, its size n, and the number of
-        documents that were unread before its first document was read.
+        A tuple for each sample, smallest sample first. It contains the number of relevant documents in the sample, the
+        size of the sample, and the number of documents that were unread before the sample was read.
     """
     backwards = np.asarray(labels[::-1], np.int64)
     sizes = np.append(np.flatnonzero(backwards), len(backwards)).tolist()
@@ -223,7 +224,7 @@ def _cumulative_probability(count: int, total: int, relevant: int, drawn: int) -
 def _cost(labels: Sequence[bool]) -> int | None:
     """Estimate how many documents must be read to find another relevant document.
 
-    The estimate is the number of recently read documents per relevant document.
+    The estimate is the number of documents per relevant document among the last documents that were read.
 
     Args:
         labels: For each judged document, in the order of reading, whether it is relevant.
@@ -235,26 +236,25 @@ def _cost(labels: Sequence[bool]) -> int | None:
     return round((len(recent) + 1) / (sum(recent) + 1)) if recent else None
 
 
-def relevant_interval(read: int, relevant: int, unread: int) -> tuple[int, int]:
-    """Estimate the number of relevant documents among unread documents, from a random sample of them.
+def relevant_interval(sample_size: int, relevant: int, population: int) -> tuple[int, int]:
+    """Estimate the number of relevant documents in a set, from a random sample of the set.
 
     The estimate is an exact 95 % confidence interval of the hypergeometric distribution, with 2.5 % at each end. It
     makes no assumptions about the ranking.
 
     Args:
-        read: The size of the random sample.
+        sample_size: The number of documents in the sample.
         relevant: The number of relevant documents in the sample.
-        unread: The number of unread documents from which the sample was drawn, including the sample.
+        population: The number of documents in the set, including the sample.
 
     Returns:
-        The lower and the upper limit of the number of relevant documents, including the relevant documents in the
-        sample.
+        The lower and the upper limit of the number of relevant documents in the set, including the sample.
     """
     with needs_extra("review", "A review"):
         from scipy.stats import hypergeom
-    possible = np.arange(relevant, unread - read + relevant + 1)
+    possible = np.arange(relevant, population - sample_size + relevant + 1)
     tail = (1 - CONFIDENCE) / 2
-    fits = (hypergeom.cdf(relevant, unread, possible, read) > tail) & (
-        hypergeom.sf(relevant - 1, unread, possible, read) > tail
+    fits = (hypergeom.cdf(relevant, population, possible, sample_size) > tail) & (
+        hypergeom.sf(relevant - 1, population, possible, sample_size) > tail
     )
     return int(possible[fits].min()), int(possible[fits].max())

@@ -127,7 +127,7 @@ def _outcome(notes: Sequence[Note], knowledge: Knowledge) -> Outcome:
 
 
 def _without_vectors(clause: Clause) -> Any:
-    """Return a query in which all vector and sparse token clauses are replaced by ``match_all``.
+    """Return a query in which all vector and sparse token clauses are replaced with ``match_all``.
 
     The result is used as the query for highlights. If it contained the ``neural`` clauses, OpenSearch would have to
     encode their texts a second time.
@@ -338,13 +338,13 @@ class _ClauseRewriter:
     def _with_added_words(self, clause: Clause, is_normalised: bool) -> Any:
         """Add expansion words to a text clause, so that documents with these words score higher.
 
-        The clause matches the same documents as before. Expansion words do not change the scores of irrelevant
-        documents and of documents that were judged for other queries.
+        The clause matches the same documents as before. Expansion words change neither the scores of irrelevant
+        documents nor the scores of documents that were judged for other queries.
 
         Args:
             clause: The clause. If the clause does not search for a text, it is returned unchanged.
             is_normalised: Whether the clause is inside a ``hybrid`` query, where OpenSearch normalises the scores of
-                each sub-query. In this case, relevant documents get only a share of the expansion words' score.
+                each sub-query. In this case, the score that relevant documents gain from expansion words is reduced.
         """
         if clause not in self._texts:
             if clause.kind in JOINING_KINDS:
@@ -367,12 +367,12 @@ class _ClauseRewriter:
         return word_clauses(knowledge.expansion_words, fields, length)[: self._word_count]
 
     def _word_share(self) -> float:
-        """Return the share (0 to 1) of the expansion words' score that relevant documents get in a ``hybrid`` query.
+        """Return the factor (0 to 1) that reduces the score that relevant documents gain from expansion words.
 
-        Relevant documents contain most expansion words. With their full score, they would determine the maximum of the
-        normalised scores and compress the scores of all other documents.
+        The factor is used in a ``hybrid`` query. Relevant documents contain most expansion words. With their full
+        score, they would determine the maximum of the normalised scores and compress the scores of all other documents.
 
-        The share is max(0.3, g) · e / (1 + e). Here g, from 0 to 1, measures how well the vectors of the query's other
+        The factor is max(0.3, g) · e / (1 + e). Here g, from 0 to 1, measures how well the vectors of the query's other
         clauses distinguish documents, and e is the weight of the judgements for this query.
         """
         moves = self._moves.values()

@@ -131,9 +131,9 @@ class Knowledge:
 
     @property
     def document_clause_count(self) -> int:
-        """The number of clauses that OpenSearch counts in a clause that matches judged documents by their ids.
+        """The number of clauses that OpenSearch counts for a clause that matches judged documents by their ids.
 
-        If several indices are searched, such a clause names the documents and the index for each of them.
+        If several indices are searched, such a clause has two inner clauses for each index: the ids and the index name.
         """
         return 2 * len(set(self.home_indices.values())) or 1
 

@@ -73,7 +73,7 @@ def moved_clause(clause: FieldClause, knowledge: FieldKnowledge, widens: bool = 
     """Move the query vector or query tokens of a clause towards the relevant documents of the session.
 
     All other settings of the clause stay the same. A ``neural`` clause becomes a ``knn`` clause, because its text is
-    replaced by a vector.
+    replaced with a vector.
 
     Args:
         clause: A clause that ranks by the vectors or tokens in a field.
@@ -155,11 +155,12 @@ def _text_to_encode(clause: FieldClause, field: VectorField) -> TextToEncode | N
     """Return the query text of a clause that OpenSearch must encode.
 
     Args:
-        clause: A ``neural`` or ``neural_sparse`` clause, or another vector clause.
+        clause: The clause. Only ``neural`` and ``neural_sparse`` clauses have a text to encode.
         field: The searched field. Its mapping may name the model that encodes the text.
 
     Returns:
-        The text and its model or analyzer, or None if the clause has no text to encode or is malformed.
+        The text with the model or analyzer that encodes it. The result is None if the clause has no text to encode or
+        is malformed.
     """
     options = clause.options
     text, analyzer = options.get("query_text"), None

@@ -114,9 +114,10 @@ class Rewritten:
 
     @property
     def moved_field(self) -> tuple[str, Feedback] | None:
-        """The first of the index's own vector fields whose query vector was moved, with the feedback used for the move.
+        """The first vector field whose query vector was moved, if the query itself searches vector fields of the index.
 
-        None if no query vector was moved.
+        The value is a pair of the field's name and the feedback that moved the query vector. It is None if no query
+        vector of the query was moved.
         """
         if not (self.in_place and self.is_changed):
             return None
@@ -130,8 +131,8 @@ class Rewritten:
 
     @property
     def reason(self) -> str:
-        """All reasons why the rewriting is incomplete, in English, or "" if there are none.
+        """All reasons why the rewriting is incomplete, as an English text, or "" if it is complete.
 
-        The reasons of :attr:`obstacle` are followed by notes on data that could not be loaded.
+        The text starts with :attr:`obstacle`, followed by notes on data that could not be loaded.
         """
         return "; ".join(filter(None, [self.obstacle, *self.knowledge.notes]))

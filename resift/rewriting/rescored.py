@@ -255,10 +255,10 @@ class _Rewriter:
         return [bool_clause(should=words, must_not=self._without_words)]
 
     def _with_unmoved_scaled(self, query: Body) -> Body:
-        """Wrap a query so that documents which should keep their rank get a higher score.
+        """Wrap a query so that documents that were judged for other queries keep their rank.
 
-        These documents gain no score from expansion words. Multiplying their score by ``unmoved_factor`` compensates
-        for that.
+        Other documents gain score from expansion words, but these documents do not. Their score is multiplied by
+        :attr:`Knowledge.unmoved_factor` to compensate.
 
         Args:
             query: The query to wrap.

@@ -38,7 +38,7 @@ def rewrite(query: Query, knowledge: Knowledge, options: Options) -> Rewritten:
         The rewritten search body and the outcome. If the search cannot be rewritten, the result contains the original
         body, and the outcome is the reason.
     """
-    in_place = query.root.ranks_by_meaning or _takes_words(query, knowledge, options)
+    in_place = query.root.ranks_by_meaning or _puts_words_in_query(query, knowledge, options)
     obstacle = rewrite_obstacle(query, knowledge, in_place)
     if obstacle is not None:
         return Rewritten(body=query.body, outcome=obstacle, knowledge=knowledge, options=options, is_changed=False)
@@ -47,11 +47,11 @@ def rewrite(query: Query, knowledge: Knowledge, options: Options) -> Rewritten:
     return rewrite_rescored(query, knowledge, options)
 
 
-def _takes_words(query: Query, knowledge: Knowledge, options: Options) -> bool:
+def _puts_words_in_query(query: Query, knowledge: Knowledge, options: Options) -> bool:
     """Return whether expansion words are added to the query itself rather than in a rescore stage.
 
-    This is possible if the query has text clauses, and only expansion words are to be added. It also works for scroll
-    searches, which OpenSearch cannot rescore.
+    Words in the query also work for scroll searches, which OpenSearch cannot rescore. They are possible if the query
+    has text clauses, and only expansion words are to be added.
 
     Args:
         query: The parsed search body.

@@ -54,7 +54,9 @@ def word_clauses(weights: Mapping[str, float], fields: Sequence[str], length: fl
     return [text_clause(word, fields, boost=boost) for word, boost in boosts.items()]
 
 
-def related_word_clauses(nearest: Mapping[str, Mapping[str, float]], fields: Sequence[str], room: int) -> list[Body]:
+def related_word_clauses(
+    nearest: Mapping[str, Mapping[str, float]], fields: Sequence[str], max_words: int
+) -> list[Body]:
     """Build a query clause for each query word that has related words, meaning index words of similar meaning.
 
     A clause matches documents that contain a related word but not the query word itself. If a document contains several
@@ -63,10 +65,12 @@ def related_word_clauses(nearest: Mapping[str, Mapping[str, float]], fields: Seq
     Args:
         nearest: For each query word, its related words with their weights, best first.
         fields: The searched fields. If empty, all fields are searched.
-        room: The maximum number of words to add to the query. If there is no room for a related word per query word,
-            the list is empty.
+        max_words: The maximum number of words in all clauses together, including the query words.
+
+    Returns:
+        The clauses. The list is empty if ``max_words`` does not allow a related word for every query word.
     """
-    most = room // len(nearest) - 1 if nearest else 0
+    most = max_words // len(nearest) - 1 if nearest else 0
     if most < 1:
         return []
     clauses: list[Body] = []

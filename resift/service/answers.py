@@ -102,16 +102,16 @@ def reranked_page(
 ) -> SearchResult:
     """Reorder the top hits of a search with a trained reranker, and return the requested page.
 
-    The score of each reranked hit is multiplied by a factor. The reranker's own score, from 0 to 1, is added to the hit
-    as ``resift.reranker``.
+    The score of each reranked hit is multiplied by a factor that grows with the reranker's score. The reranker's own
+    score, from 0 to 1, is added to the hit as ``resift.reranker``.
 
     Args:
         engine: The search engine.
         late: The trained reranker.
         parsed: The search. Its body contains ``from`` and ``size`` of the page.
         rewritten: The rewritten search. Its options contain the number of hits to rerank.
-        result: The hits of the rewritten search, from the first hit to at least the end of the page and of the hits to
-            rerank.
+        result: The hits of the rewritten search, starting with the first hit. They must include all hits to rerank and
+            the whole requested page.
     """
     body, window_size = parsed.query.body, rewritten.options.window_size
     hits = result.hits[:window_size]
@@ -133,7 +133,7 @@ def _reranked_hit(hit: dict[str, Any], score: float, support: float) -> dict[str
 
 
 def _texts(engine: Engine, parsed: ParsedSearch, hits: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the texts of hits, which the reranker reads.
+    """Return the text of each hit's document for the reranker. It consists of the text fields of the index.
 
     If the search body restricts the fields in its hits, for example with ``_source``, the whole documents are fetched.
 
@@ -205,10 +205,10 @@ class Answer:
 
 
 def add_similarities(model: Model, rewritten: Rewritten, hits: Hits, vectors: Sequence[Floats | None]) -> None:
-    """Add to each hit its similarity to the query vector, as ``resift.similarity``.
+    """Store in each hit how similar its vector is to the query vector, as ``resift.similarity``.
 
-    The query vector is the vector that the session's judgements have moved. The value is None for a hit without a
-    vector. It is None for all hits if the query itself ranks by the index's own vectors.
+    The similarity is measured with the final query vector, after the session's judgements moved it. The value is None
+    for a hit without a vector. It is None for all hits if the query itself searches vector fields of the index.
 
     Args:
         model: The embedding model of the vectors.
@@ -269,7 +269,7 @@ def add_reasons(
 
 
 def add_cards(hits: Hits, card_fields: CardFields, fields: Sequence[str]) -> None:
-    """Replace the ``_source`` of each hit by a short summary for display, as ``resift.card``.
+    """Add a short summary for display to each hit, as ``resift.card``, and remove the ``_source`` of the hit.
 
     Args:
         hits: The hits. They are modified in place.

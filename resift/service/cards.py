@@ -212,11 +212,11 @@ def _all_facets(configured: Sequence[str], guessed: Facets, short: Sequence[Fiel
         configured: The names of the facet fields in the settings.
         guessed: The automatically chosen facets.
         short: Fields with short values. They are used to calculate the value ranges of configured facets.
-        exact: The names of the keyword fields.
+        exact: The names of the keyword fields. If a configured text field has a keyword subfield, the subfield is used.
 
     Returns:
         The names of the facet fields, configured fields first, and a mapping from numeric and date fields to the lower
-        bounds of their value ranges. The number of facets is limited.
+        bounds of their value ranges. Automatic facets are only added up to a total of :data:`_MAX_FACETS`.
     """
     first = [_exact_name(name, exact) for name in configured]
     guessed_names, ranges = guessed
@@ -385,8 +385,8 @@ def _round_dates(values: Sequence[str], cuts: Sequence[str]) -> Iterator[str]:
 def _round_numbers(minimum: float, cuts: Sequence[float]) -> Iterator[float]:
     """Round numbers to simple values: multiples of 1, 2 or 5 times a power of ten.
 
-    The step of the rounding is at most the distance of a number from the number before. Integers that are too large for
-    floats are left out.
+    The larger the gap between a number and the previous number, the more coarsely the number is rounded. Integers that
+    are too large for floats are left out.
 
     Args:
         minimum: The number before the first number in ``cuts``.

@@ -91,9 +91,10 @@ class Catalogue:
             headers: The caller's HTTP headers, which are passed on to the engine.
 
         Returns:
-            A dictionary with the number of documents, the text fields, and the fields that the search page shows (see
-            :class:`CardFields`). ``indices`` lists the indices behind an alias. If ``vectors`` is false, the index has
-            no vectors, and searches only use BM25.
+            A dictionary with the name of the index (``index``), the indices behind an alias (``indices``), the number
+            of ``documents``, the text ``fields``, and whether the index has ``vectors``. Without vectors, searches use
+            only BM25. The keys ``card``, ``facets``, ``ranges``, ``facts`` and ``examples`` name the fields that the
+            search page shows (see :class:`CardFields`).
         """
         fields = self.fields(info, headers)
         return {
@@ -124,7 +125,9 @@ class Catalogue:
         exact = self.engine.exact_fields(info.name, headers)
         fields = choose_card_fields(sources, info.fields, exact, self.settings)
         # Ranges fail on a field that the mapping does not index, although documents contain numbers in it.
-        refused = {name for name, bounds in fields.ranges.items() if not self._has_ranges(info, name, bounds, headers)}
+        refused = {
+            name for name, bounds in fields.ranges.items() if not self._any_range_matches(info, name, bounds, headers)
+        }
         if refused:
             ranges = {name: bounds for name, bounds in fields.ranges.items() if name not in refused}
             facets = tuple(name for name in fields.facets if name not in refused)
@@ -134,8 +137,8 @@ class Catalogue:
         # The fields of an empty index are unknown until it has documents, so they are not cached.
         return self._fields.put(key, fields) if sources else fields
 
-    def _has_ranges(self, info: IndexInfo, name: str, bounds: Sequence[Bound], headers: Headers) -> bool:
-        """Return whether range queries on a field match any documents.
+    def _any_range_matches(self, info: IndexInfo, name: str, bounds: Sequence[Bound], headers: Headers) -> bool:
+        """Return whether at least one of the range queries on a field matches a document.
 
         Args:
             info: The names, fields and settings of the index.
@@ -230,9 +233,10 @@ def example_queries(titles: Sequence[str], texts: Sequence[str]) -> list[str]:
 
 
 def _first_words(text: str) -> str:
-    """Return the first three content words of a text, joined by spaces, or fewer words if they are long.
+    """Return the beginning of a text as an example query: its first three content words, joined by spaces.
 
-    Very long words are cut. Otherwise a sentence in a script without spaces would count as a single long word.
+    If three words are too long for an example, two words or one word are returned. A single very long word is
+    truncated, because in a script without spaces a whole sentence counts as a word.
     """
     visible = plain_text(text[:5000])[:200]  # 5,000 characters, since most of them may be HTML tags
     words = [word for word in _WORD.findall(visible) if word.lower() not in ANALYZER_STOP_WORDS | FUNCTION_WORDS]

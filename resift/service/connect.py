@@ -27,7 +27,7 @@ def open_engine(url: str) -> Engine:
         url: The URL of a cluster (several nodes are separated by commas), or the path of the embedded engine's file.
 
     Raises:
-        BadInput: The address is neither a URL nor a file.
+        BadInput: ``url`` is neither a URL nor the path of a file.
         EngineUnavailable: The file cannot be opened.
     """
     if is_cluster(url):
@@ -105,7 +105,7 @@ def open_ubi_log(url: str, events: str, queries: str) -> UbiLog:
         queries: The name of the index for queries, if ``url`` is a cluster.
 
     Raises:
-        BadInput: The address is neither a URL nor a file, or an index name is invalid.
+        BadInput: ``url`` is neither a URL nor the path of a file, or an index name is invalid.
         EngineUnavailable: The file cannot be opened.
     """
     if is_cluster(url):

@@ -43,7 +43,7 @@ class Interleaved:
 
     Args:
         trials: The store of trials.
-        clicks: The UBI log, and the relevance grade of each type of user action in the log.
+        clicks: Reads the UBI log, and assigns a relevance grade to each type of user action in it.
     """
 
     def __init__(self, trials: Trials, clicks: Clicks) -> None:
@@ -103,7 +103,7 @@ class Interleaved:
         answer.resift["interleaved"] = True
         text = search.query if isinstance(search.query, str) else ""
         shown_page = ShownPage(client, self.trials.clock(), {id: teams[index, id] for index, id in shown})
-        self.background.submit(self._record, trial, shown_page.query(trial, text))
+        self.background.submit(self._record, trial, shown_page.to_ubi_query(trial, text))
         return answer
 
     def _record(self, trial: Trial, query: dict[str, Any]) -> None:

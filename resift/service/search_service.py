@@ -105,7 +105,7 @@ class SearchService:
     def info(self, index: str, headers: Headers = None) -> IndexInfo:
         """Return the names, fields and settings of an index. They are cached for five seconds.
 
-        The index may have no vectors.
+        An index without vectors is allowed.
 
         Args:
             index: The name of the index or alias.
@@ -114,7 +114,7 @@ class SearchService:
         Raises:
             IndexNotFound: The index does not exist.
             IndexNotServed: The settings of the service do not allow searching the index.
-            ModelMismatch: The vectors in the index were made by another model.
+            ModelMismatch: The index has vectors, but none were made by the service's model.
         """
         return self.served(index, headers).searched
 
@@ -146,7 +146,9 @@ class SearchService:
         return self._infos.put((index, str(headers)), ServedIndex(info, by_own_names, self.model))
 
     def has_vectors(self, index: str, headers: Headers = None) -> bool:
-        """Return whether an index has vectors of Resift, which hits may show. False if the index cannot be read.
+        """Return whether the documents of an index contain vectors of Resift.
+
+        The ``_source`` of a hit would show these vectors. The result is False if the index cannot be read.
 
         Args:
             index: The name of the index or alias.
@@ -215,8 +217,8 @@ class SearchService:
                 None, all judgements are returned.
 
         Returns:
-            The values of :func:`session_summary`, the list ``judgements``, and the explanation ``learned``. The
-            explanation is None if nothing was learned.
+            A dictionary with the id of the ``session``, the times ``created`` and ``expires``, the number of ``steps``,
+            the list ``judgements``, and the explanation ``learned``. The explanation is None if nothing was learned.
         """
         effective = session.effective_judgements
         documents = self.knowledge.read(effective if headers is None else session.judgements, headers)
@@ -239,11 +241,11 @@ class SearchService:
         }
 
     def search(self, search: Search) -> Answer:
-        """Rewrite a search by the user's feedback, run it, and return the response.
+        """Rewrite a search according to the user's feedback, run it, and return the response.
 
-        The section ``resift`` of the response states whether Resift changed the order of the hits, or the ``reason``
-        why not. If words of a query text are misspelt, the section contains a correction as ``did_you_mean``. If the
-        rewriting fails, the hits have the engine's own order.
+        The section ``resift`` of the response states whether Resift changed the order of the hits. If Resift did not
+        change the order, ``reason`` says why. If words of a query text are misspelt, the section contains a correction
+        as ``did_you_mean``. If the rewriting fails, the hits have the engine's own order.
 
         Args:
             search: The search request.
@@ -287,8 +289,8 @@ class SearchService:
     def _search(self, search: Search, info: IndexInfo) -> Answer:
         """Run a search that has passed all checks.
 
-        If the caller requested it, each hit contains a short summary ("card") of its document. For a text with misspelt
-        words, a correction is added to the response.
+        If the request asks for cards, each hit contains a short summary ("card") of its document. If words of the query
+        text are misspelt, the response contains a correction.
 
         Args:
             search: The search request.
@@ -366,7 +368,7 @@ class SearchService:
         return body if is_unchanged else rewritten.body, rewritten.outcome, rewritten.reason
 
     def rewritten(self, info: IndexInfo, query: Query, options: Options, headers: Headers = None) -> Rewritten:
-        """Rewrite a search by the judgements in its session and the clicks of its user.
+        """Rewrite a search according to the judgements in its session and the clicks of its user.
 
         Args:
             info: The names, fields and settings of the searched index.
@@ -508,7 +510,8 @@ class SearchService:
     def _plain_body(self, parsed: ParsedSearch, rewritten: Rewritten) -> Body:
         """Return a body for the same search without rewriting, used to find out how feedback changed the ranks of hits.
 
-        The body requests only the ids of the hits. It requests at least as many hits as the rewritten search rescores.
+        The body requests only the ids of the hits. The number of hits is at least the rescore window of the rewritten
+        search, because any hit in the window can have moved.
 
         Args:
             parsed: The search request and its parsed body.

@@ -36,10 +36,12 @@ class ServedIndex:
 
     @cached_property
     def searched(self) -> IndexInfo:
-        """The description of the index for searches with the service's embedding model.
+        """The description of the index with which the service searches it.
+
+        If the index has vectors of several models, this description names the vectors of the service's model.
 
         Raises:
-            ModelMismatch: The index has vectors, but all of them were made by other models.
+            ModelMismatch: The index has vectors, but none were made by the service's model.
         """
         return self.info.for_search(self.model)
 
@@ -67,9 +69,13 @@ class ServedIndices:
 
     @staticmethod
     def own_name(index: str) -> str:
-        """Return the name of an index that is compared with the allowed patterns.
+        """Return the name to compare with the patterns of allowed indices.
 
-        For a backing index of a data stream, this is the name of the data stream.
+        For a backing index of a data stream, this is the name of the data stream. For other indices, it is the name
+        itself.
+
+        Args:
+            index: The name of the index.
         """
         match = _BACKING_INDEX.fullmatch(index)
         return match[1] if match else index

@@ -218,7 +218,7 @@ class SampledWords:
     ) -> list[str]:
         """Return the words that occur in the documents of an index, by running a search for each word.
 
-        Words are compared by the analyzer of the index, so inflected forms may count as the same word.
+        The analyzer of the index normalises the words, so inflected forms may count as the same word.
 
         Args:
             words: The words to look up.

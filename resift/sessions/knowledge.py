@@ -152,7 +152,7 @@ def _unmoved(judged: Sequence[JudgedDocument], query: EncodedQuery) -> dict[str,
 class KnowledgeLoader:
     """Loads everything that is needed to apply the relevance judgements of a session to a search.
 
-    Vectors and texts of judged documents are cached for five minutes, separately for each set of caller's headers.
+    Vectors and texts of judged documents are cached for five minutes, separately for each caller's headers.
     Instances are thread-safe.
 
     Args:

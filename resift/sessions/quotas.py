@@ -15,8 +15,8 @@ _DAY = 86_400  # seconds
 class Quotas:
     """Limits how much data each API key may store per day (UTC). Instances are thread-safe.
 
-    Each process of the service counts separately. Requests without an API key are not limited, because they come from
-    the same machine.
+    Each process of the service counts separately. Requests without an API key are not limited: a service without keys
+    accepts requests only from its own machine.
 
     Args:
         marks: The maximum number of relevance judgements per key and day. 0 means no limit.

@@ -36,8 +36,8 @@ _NO_BACKGROUND = Background(np.zeros((0, 0)))
 class Samples:
     """Reads the vectors of random documents from an index. Instances are thread-safe.
 
-    The vectors are cached for ten minutes, separately for each set of caller's headers, because callers may be allowed
-    to read different documents.
+    The vectors are cached for ten minutes. Callers with different HTTP headers do not share cached vectors, because
+    they may be allowed to read different documents.
 
     Args:
         engine: The search engine.
@@ -82,8 +82,8 @@ class Samples:
 class WordSelector:
     """Selects expansion words: words of relevant documents that are added to a query. Instances are thread-safe.
 
-    The numbers of documents that contain a word are cached for ten minutes, separately for each set of caller's
-    headers.
+    The number of documents that contain a word is cached for ten minutes. Callers with different HTTP headers do not
+    share cached values.
 
     Args:
         engine: The search engine, which counts the documents.

@@ -518,7 +518,7 @@ class _Body(msgspec.Struct):
 
     Attributes:
         at: The time of creation in Unix seconds.
-        q: The different queries.
+        q: The distinct queries.
         j: The judgements. Each consists of the number of the step, the time in milliseconds since creation, the
             position of the query in ``q``, the position of the index name in the record's index names, the document id
             and the grade.

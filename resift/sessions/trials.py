@@ -101,8 +101,10 @@ class ShownPage:
     at: float
     teams: Mapping[str, bool | None]
 
-    def query(self, trial: Trial, text: str) -> dict[str, Any]:
-        """Return the page as a JSON object for the log of queries (UBI, User Behavior Insights).
+    def to_ubi_query(self, trial: Trial, text: str) -> dict[str, Any]:
+        """Describe the page as a query in the format of the UBI log, with the ids of its hits.
+
+        UBI (User Behavior Insights) is a format for logs of queries and user events.
 
         Args:
             trial: The trial during which the page was shown.
@@ -121,7 +123,7 @@ class ShownPage:
 
     @classmethod
     def read(cls, source: Mapping[str, Any]) -> ShownPage:
-        """Create a page from a JSON object in the log of queries, as returned by :meth:`query`."""
+        """Create a page from a JSON object in the log of queries, as returned by :meth:`to_ubi_query`."""
         teams = source["query_attributes"]["teams"]
         team_by_id = {id: team for name, team in _TEAMS.items() for id in teams.get(name, ())}
         return cls(text_of(source["client_id"]), seconds_of(source["timestamp"]) or 0.0, team_by_id)
@@ -425,15 +427,17 @@ def preference(outcomes: Sequence[float]) -> Preference:
 
 
 def _bets(values: NDArray[np.float64]) -> NDArray[Any]:
-    """Return the size of the bet on each value, for a confidence interval that is based on betting.
+    """Return the bets for a confidence interval that is based on betting.
 
-    A bet depends only on the values before, so the interval stays valid if it is checked after every value.
+    The method imagines a gambler who bets on each outcome. A guess of the mean is rejected if the gambler would win a
+    lot of money by betting against it. Each bet depends only on earlier outcomes, so the interval stays valid if it is
+    checked after every outcome.
 
     Args:
-        values: The outcomes, in order, as an array of shape (n_values,).
+        values: The outcomes, from 0 to 1 and in order, as an array of shape (n_values,).
 
     Returns:
-        Array of shape (n_values,).
+        The sizes of the bets, as an array of shape (n_values,).
     """
     count = np.arange(1, len(values) + 1)
     mean = (0.5 + values.cumsum()) / (count + 1)

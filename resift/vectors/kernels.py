@@ -94,7 +94,7 @@ def _look_up_words(characters: Any, starts: Any, lowercase: Any, table: Any, row
 
 
 def _characters(texts: Sequence[str]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """Concatenate texts to an array of characters.
+    """Concatenate texts into an array of characters.
 
     Args:
         texts: The texts.

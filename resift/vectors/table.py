@@ -90,7 +90,7 @@ class WordVectors:
         self.index = _RowIndex(zip(self.words, range(len(self.words)), strict=True))
         if len(self.index) < len(self.words):
             word = next(word for row, word in enumerate(self.words) if self.index[word] != row)
-            raise BadInput(f"the word {word!r} occurs more than once", value=word, expected="different words")
+            raise BadInput(f"the word {word!r} occurs more than once", value=word, expected="distinct words")
 
     def __len__(self) -> int:
         return len(self.words)
@@ -175,7 +175,7 @@ class WordVectors:
             info: Information about the origin of the vectors.
 
         Raises:
-            BadInput: The vectors belong to parts of words, as in tables of version 0.1.
+            BadInput: The vectors belong to parts of words. Version 0.1 of Resift wrote such tables.
         """
         if "tokenizer" in arrays:
             raise BadInput(

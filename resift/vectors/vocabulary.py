@@ -82,9 +82,10 @@ class Vocabulary:
         self._probes = unit_rows(table.rows(self._rows))[:, :_PROBE_DIMENSIONS].copy() if known else None
 
     def _build_postings(self, documents: Sequence[Sequence[str]]) -> None:
-        """Build an inverted index of the sampled documents, which tells which documents contain a term.
+        """Build an inverted index of the sampled documents.
 
-        ``_postings[_offsets[i]:_offsets[i + 1]]`` contains the numbers of the documents that contain term ``i``.
+        For each term, the index lists the documents that contain the term. The numbers of the documents that contain
+        term ``i`` are in ``_postings[_offsets[i]:_offsets[i + 1]]``.
 
         Args:
             documents: The distinct words of each sampled document.
@@ -136,10 +137,11 @@ class Vocabulary:
         return related
 
     def _matched_share(self, words: Sequence[str]) -> float:
-        """Return the largest share of a query's words that occur together in enough documents, from 0 to 1.
+        """Return the largest share of a query's words, from 0 to 1, that occur together in enough documents.
 
-        Words are weighted by their inverse document frequency. The share is 1 if no word occurs in the index or has a
-        vector, because related words cannot help such a query.
+        A share counts if about 2 % of the indexed documents reach it, but never more than :data:`ENOUGH_DOCUMENTS`
+        documents are required. Words are weighted by their inverse document frequency. The share is 1 if no word occurs
+        in the index or has a vector, because related words cannot help such a query.
 
         Args:
             words: The words of the query.
@@ -164,8 +166,8 @@ class Vocabulary:
 
         Args:
             word: The query word.
-            vector: The vector of the query word, of shape (n_dimensions,) and length 1.
-            context: The mean vector of the whole query, of shape (n_dimensions,) and length 1.
+            vector: The vector of the query word, of shape (n_dimensions,) and unit length.
+            context: The mean vector of the whole query, of shape (n_dimensions,) and unit length.
             scores: The approximate similarity of the query word to each word of the vocabulary, of shape (n_words,),
                 used to select candidates.
         """

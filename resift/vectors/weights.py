@@ -24,12 +24,12 @@ MAX_BETA = 32.0
 class Alphas:
     """The weights (alpha) of a model's similarity relative to the engine's score.
 
-    With alpha = 0, only the engine's score counts. With alpha = 1, mostly the similarity counts.
+    With alpha = 0, hits are ranked by the engine's score alone. With alpha = 1, the similarity dominates the ranking.
 
     Attributes:
         alpha: The default weight for searches without a session.
-        max_alpha: The weight that is approached as relevance judgements accumulate in a session, if it is above
-            ``alpha``.
+        max_alpha: The limit of the weight in a session: the more documents a user judges, the closer the weight gets to
+            this value. It has no effect if it is below ``alpha``.
 
     Raises:
         BadInput: A weight is not from 0 to 1.

@@ -1,4 +1,4 @@
-"""The option ``--set NAME=VALUE`` for settings of a training or an evaluation."""
+"""The option ``--set NAME=VALUE`` for settings of a training run or an evaluation."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ class _QuerySource:
 
 
 def _save(reranker: LateInteraction, report: dict[str, Any], out: str, as_json: bool, seconds: float) -> None:
-    """Print the report of a training, and save the reranker if it improves searches. Otherwise exit with status 3.
+    """Print the report of a training run, and save the reranker if it improves searches. Otherwise exit with status 3.
 
     Args:
         reranker: The trained reranker.

@@ -80,7 +80,7 @@ def pair_similarity(left: Matrix, right: Matrix, similarity: str = "cosine") -> 
 
 
 def unit_matrix(matrix: Matrix) -> Matrix:
-    """Scale each row of a dense or sparse matrix to length 1 (Euclidean norm). Zero rows stay zero."""
+    """Scale each row of a dense or sparse matrix to unit length (Euclidean norm). Zero rows stay zero."""
     if not issparse(matrix):
         return unit_rows(matrix)
     norms = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())

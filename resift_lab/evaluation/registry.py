@@ -9,7 +9,7 @@
 ``mean-plain``         Unweighted mean of word vectors.
 ``dynamax``            Fuzzy Jaccard similarity of word vectors (Zhelezniak et al. 2019). Sentence pairs only.
 ``sif``                SIF-weighted mean without the first singular vector of the documents (Arora et al. 2017).
-``model2vec``          Mean of word vectors times log(rank + 2), scaled to length 1 (the pooling of model2vec).
+``model2vec``          Mean of word vectors times log(rank + 2), scaled to unit length (the pooling of model2vec).
 ``adapted``            Weighted mean of word vectors, adapted to the documents without labels (``resift train self``).
 ``late``               Untrained late interaction with the idf of the documents
                        (:mod:`resift.encoders.late_interaction`).

@@ -1,6 +1,6 @@
-"""Checkpoints: files with the state of a training.
+"""Checkpoints: files with the state of a training run.
 
-A training that was interrupted continues from its checkpoint and gives the same result as without the interruption.
+A training run that was interrupted continues from its checkpoint and gives the same result as without the interruption.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from resift.vectors.table import WordVectors
 
 
 class Checkpoint:
-    """A file with the state of a training, from which an interrupted training can continue.
+    """A file with the state of a training run, from which an interrupted run can continue.
 
     The file is read when the object is created. The caller removes the file after it has saved the result of the
     training.
@@ -54,7 +54,7 @@ class Checkpoint:
         self.state = state if state.get("inputs") == inputs else {}
 
     def save(self, state: dict[str, Any]) -> None:
-        """Replace the content of the file by a new state. Do nothing if there is no path.
+        """Replace the content of the file with a new state. Do nothing if there is no path.
 
         Args:
             state: The state of the training, from which the next run continues.
@@ -92,13 +92,13 @@ def restore_network(
 
 
 def inputs_digest(texts: Sequence[str], vectors: WordVectors, options: Any, targets: bytes = b"") -> str:
-    """Return a hash of the inputs of a training, by which a checkpoint recognises the training it belongs to.
+    """Return a hash of the inputs of a training run, by which a checkpoint recognises the run to which it belongs.
 
     Args:
         texts: The texts to train on.
         vectors: The word vectors to start from.
         options: The settings, an instance of a dataclass.
-        targets: The training targets, such as labels, as bytes. Empty for a training without targets.
+        targets: The training targets, such as labels, as bytes. Empty for a training run without targets.
 
     Returns:
         64 hexadecimal digits.

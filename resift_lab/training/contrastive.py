@@ -99,7 +99,7 @@ def info_nce_gradients(
     """Return the InfoNCE loss of a batch of n documents, and its gradients.
 
     Each document was split into a first part and a second part. The vector of a part is the weighted sum of its word
-    vectors, scaled to length 1. For each part, the loss is the cross-entropy of choosing the other part of the same
+    vectors, scaled to unit length. For each part, the loss is the cross-entropy of choosing the other part of the same
     document among the other parts of all n documents, by a softmax of cosine / temperature.
 
     Args:

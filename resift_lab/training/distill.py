@@ -1,9 +1,9 @@
 """Distillation of static word vectors from a sentence encoder.
 
-The encoder encodes each word separately, with its own special tokens and pooling. The vectors are scaled to length 1,
-centred, and projected onto principal components. The first d // 100 components of a d-dimensional model are dropped,
-because they contain what most words share ("all but the top", Mu and Viswanath 2018). The next ``dim`` components
-are used without further scaling.
+The encoder encodes each word separately, with its own special tokens and pooling. The vectors are scaled to unit
+length, centred, and projected onto principal components. The first d // 100 components of a d-dimensional model are
+dropped, because they contain what most words share ("all but the top", Mu and Viswanath 2018). The next ``dim``
+components are used without further scaling.
 """
 
 from __future__ import annotations

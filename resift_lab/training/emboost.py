@@ -110,7 +110,7 @@ class _Network(torch.nn.Module):  # type: ignore[misc]
             mask: 1 for each word and 0 after the end of a text, shape (n, L).
 
         Returns:
-            Vectors of length 1, shape (n, D).
+            Vectors of unit length, shape (n, D).
         """
         words = words * torch.repeat_interleave(self.sources, self.blocks)
         count = mask.sum(1, keepdim=True).clamp(min=1)

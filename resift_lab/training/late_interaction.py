@@ -32,7 +32,7 @@ _MAX_LENGTH = 10
 
 
 class Trainer:
-    """A training of a late-interaction reranker on judged queries.
+    """A training run of a late-interaction reranker on judged queries.
 
     Args:
         start: The reranker to start from.

@@ -8,8 +8,8 @@ with the vectors q_i of the query's words (including shifts), the vectors d_j of
 exp(log weight), the threshold t, the length penalty c, and the document's length l, divided by the mean length.
 
 The loss is the cross-entropy of choosing the relevant document by a softmax of κ · s over all candidates. At the
-maximum over j, the gradient flows only to the pair of words that has the maximum. Rows have length 1, which the caller
-restores after each step.
+maximum over j, the gradient flows only to the pair of words that has the maximum. Rows have unit length, which the
+caller restores after each step.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Parameters:
     """The trained parameters of a late interaction for V words: float32 arrays that are changed in place.
 
     Attributes:
-        rows: The vectors of V words with D dimensions, scaled to length 1, shape (V, D).
+        rows: The vectors of V words with D dimensions, scaled to unit length, shape (V, D).
         log_weights: The logarithms of the word weights, shape (V,).
         shifts: The shifts of S words. The shift of a word is added to its word vector in queries. Shape (S, D).
         shift_of: The row number of each word's shift in ``shifts``, or -1 for a word without a shift, shape (V,).

@@ -117,7 +117,7 @@ def train_reranker(
 
 
 def _adjusted(options: LateInteractionOptions, collection: Collection, queries: int) -> LateInteractionOptions:
-    """Adjust the settings of a training to the size of the collection.
+    """Adjust the settings of a training run to the size of the collection.
 
     The pool of candidates is limited to fewer documents than the collection has. If there are few queries, the number
     of epochs is increased.

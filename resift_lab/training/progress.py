@@ -6,7 +6,7 @@ from resift.notebook import Progress as Progress
 
 
 class StepCounter:
-    """Reports the progress of a training with several stages as a single sequence of steps.
+    """Reports the progress of a training run with several stages as a single sequence of steps.
 
     Args:
         progress: A function that is called after each change with the number of finished steps (at most ``total``) and

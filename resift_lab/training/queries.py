@@ -69,7 +69,7 @@ _COMPARED = 2000
 _GATE_JUDGES = 200
 _GATE_ROUNDS = 2
 _GATE_DOCUMENTS = 5000
-# Smallest mean distance of vectors (of length 1) from their mean. 16-bit floats are less precise.
+# Smallest mean distance of vectors (of unit length) from their mean. 16-bit floats are less precise.
 _MIN_DISTANCE = 1e-3
 
 
@@ -186,7 +186,7 @@ def train_queries(
 
 
 class _QueryTraining:
-    """A training of word vectors that encode queries like a larger model, the teacher, but much faster.
+    """A training run of word vectors that encode queries like a larger model, the teacher, but much faster.
 
     Creating the object draws all random samples: the documents for evaluation, and the passages to train on.
 
@@ -495,7 +495,7 @@ def _usable(texts: Sequence[str], options: QueryOptions, rng: np.random.Generato
 
 
 def _checked_vectors(teacher: Teacher, texts: Sequence[str], documents: Floats, seed: int) -> Floats:
-    """Check that the stored vectors of documents were computed by the teacher, and scale the vectors to length 1.
+    """Check that the stored vectors of documents were computed by the teacher, and scale the vectors to unit length.
 
     The teacher encodes a sample of the documents again. For at least half of the sample, the most similar stored vector
     must be the vector of the same document.

@@ -59,8 +59,8 @@ def rows_from_corpus(corpus: Documents, dim: int, seed: int) -> Floats:
     """Return word vectors from the corpus by latent semantic indexing.
 
     The word vectors consist of the right singular vectors of the tf-idf matrix, whose entries are (1 + log tf) · idf
-    and whose rows are scaled to length 1. Each singular vector is divided by the fourth root of its singular value, so
-    that the first singular vectors do not dominate the others.
+    and whose rows are scaled to unit length. Each singular vector is divided by the fourth root of its singular value,
+    so that the first singular vectors do not dominate the others.
 
     Args:
         corpus: The documents, with a vocabulary of V words.
@@ -125,7 +125,7 @@ def side_by_side(corpus: Documents, sources: Sequence[Floats]) -> Floats:
 def on_document_axes(corpus: Documents, rows: Floats, weights: Floats, dim: int) -> Floats:
     """Subtract the mean vector of the documents from word vectors, and project them onto the documents' principal axes.
 
-    The principal axes are computed from the centred vectors of the documents, scaled to length 1. The vector of a
+    The principal axes are computed from the centred vectors of the documents, scaled to unit length. The vector of a
     document is the weighted mean of its word vectors.
 
     Args:

@@ -93,7 +93,7 @@ class Adapted:
 
 
 def sentence_transformer(folder: str) -> Encoder:
-    """Load a sentence-transformers model as a retrieval system. Its vectors have length 1.
+    """Load a sentence-transformers model as a retrieval system. Its vectors have unit length.
 
     Args:
         folder: The local folder of the model.

@@ -113,7 +113,7 @@ class Teacher:
         return vectors
 
     def _checked(self, texts: Sequence[str]) -> Floats:
-        """Encode texts, check the vectors, and scale them to length 1.
+        """Encode texts, check the vectors, and scale them to unit length.
 
         Args:
             texts: At most :data:`CALL` texts.
@@ -130,7 +130,7 @@ class Teacher:
             text = texts[int(np.argmin(np.isfinite(largest)))]
             message = f"{self.name} returned NaN or Infinity for {shorten(text)!r}"
             raise BadInput(message, value=self.name, expected="finite numbers")
-        # Scaled to length 1 before the conversion to float16, whose range is small.
+        # Scaled to unit length before the conversion to float16, whose range is small.
         return unit_rows(vectors / np.where(largest > 0, largest, 1))
 
 

@@ -30,7 +30,7 @@ class LinearMap:
     The map is fitted to the trained words by ridge regression, and predicts vectors for words that were not trained.
 
     Args:
-        vectors: The original word vectors. They are scaled to length 1 before they are mapped.
+        vectors: The original word vectors. They are scaled to unit length before they are mapped.
         words: The V trained words.
         rows: The trained vectors, of K dimensions, shape (V, K).
         frequency: The frequency of each trained word, shape (V,). It is the weight of the word in the regression, at

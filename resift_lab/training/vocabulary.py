@@ -33,7 +33,7 @@ def vocabulary(texts: Sequence[str], vectors: WordVectors, min_count: int, seed:
         seed: The seed of the random vectors.
 
     Returns:
-        A table of the words, most frequent first. Vectors that were taken from ``vectors`` have length 1.
+        A table of the words, most frequent first. Vectors that were taken from ``vectors`` have unit length.
 
     Raises:
         BadInput: If no word is frequent enough, or no frequent word has a vector.

@@ -212,7 +212,7 @@ def subwords(words: Sequence[str], dim: int) -> Floats:
 
     The n-grams of 3 to 5 characters of ``"<word>"`` are hashed by CRC-32 into 32,768 buckets, and each bucket has a
     random vector. The vector of a word is the sum of the vectors of its n-grams, each weighted by the inverse
-    frequency of the n-gram's bucket among ``words``, and scaled to length 1.
+    frequency of the n-gram's bucket among ``words``, and scaled to unit length.
 
     Args:
         words: The V words.

@@ -47,7 +47,7 @@ class QueryView:
 
     The first D dimensions are the weighted sum of the vectors of the query's words. The last 256 dimensions are the sum
     of the vectors of its character n-grams: the n-grams of two to four characters of each ``"<word>"`` are hashed into
-    32,768 buckets, and each bucket has a random vector. Both parts are scaled to length 1. The first part is zero if
+    32,768 buckets, and each bucket has a random vector. Both parts are scaled to unit length. The first part is zero if
     the query has no known word, and the second part is zero if it has no n-gram.
 
     Args:

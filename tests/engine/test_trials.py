@@ -107,7 +107,7 @@ def test_a_trial_ends_when_it_is_decided(
     begun = trial.started - 24 * HOUR
     trial = trials.change(trial, started=begun) or trial
     teams = {"bush": False, "army": True}
-    pages = [ShownPage(f"c{n}", begun + n, teams).query(trial, "fire") for n in range(60)]
+    pages = [ShownPage(f"c{n}", begun + n, teams).to_ubi_query(trial, "fire") for n in range(60)]
     clicks = [
         event("click", client_id=f"c{n}", event_attributes={"object": {"object_id": "army"}}, at=begun + n + 1)
         for n in range(60)

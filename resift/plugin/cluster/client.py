@@ -49,7 +49,8 @@ class Cluster:
 
         Args:
             path: The path of the request.
-            key: A key of the response. If present, only its value is returned.
+            key: If given, only the value under this key of the response is returned, or None if the response lacks the
+                key.
         """
         try:
             response = self.request("GET", path)

@@ -39,12 +39,14 @@ class IngestPipeline(Pipeline):
     """The ingest pipeline of an index. It encodes the text of each new document, once for each embedding model.
 
     The pipeline must not refuse or delay a client's write. A document that cannot be encoded is therefore written
-    without a vector. The remote model ``NAME-query`` is called, because its connector has a short time limit.
+    without a vector. The pipeline calls the installation's remote model for queries, because its connector has a short
+    time limit.
 
     Args:
         cluster: The cluster.
         index: The name of the index.
-        encoders: For each model, the values of the placeholders in ``index-encoder.json``.
+        encoders: The settings for each embedding model: the values that replace the placeholders in
+            ``index-encoder.json``, such as the id of the remote model and the fields to encode.
 
     Attributes:
         owners: The names of the installations whose remote models the pipeline calls.
@@ -76,8 +78,8 @@ class IndexPipelines:
     Args:
         cluster: The cluster.
         installed: The installations, by name. If several installations have the same model, the first is used.
-        ids: The ids of remote models, by name. New models may be missing from search results, so the caller can pass
-            them.
+        ids: The known ids of remote models, by name. Other ids are looked up in the cluster. Pass the ids of new
+            models, because OpenSearch may not find them yet.
     """
 
     def __init__(

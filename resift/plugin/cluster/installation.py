@@ -202,10 +202,10 @@ def _read_installation(name: str, template: dict[str, Any]) -> Installation | No
 
 
 def read_managed(values: Mapping[str, Any]) -> Managed | None:
-    """Return the recorded provider of a cluster, or None if no provider manages the cluster.
+    """Return the provider that manages a cluster, or None if no provider manages the cluster.
 
     Args:
-        values: An object with an optional key ``managed``: the ``_meta`` of an index template, or the values for its
-            placeholders.
+        values: A JSON object that describes the installation. If a provider manages the cluster, its key ``managed``
+            describes the provider.
     """
     return Managed(**values["managed"]) if values.get("managed") else None

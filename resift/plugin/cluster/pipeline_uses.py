@@ -83,7 +83,8 @@ def refuse_if_used(uses: Sequence[PipelineUse], condition: str = "") -> None:
 
     Args:
         uses: The uses of the pipelines.
-        condition: An addition to the advice in the error message, which says in which case detaching an index helps.
+        condition: The condition under which detaching an index helps, for example ", if it is a clone". The error
+            message contains this text after its advice to detach the index.
 
     Raises:
         EngineError: With status 409, if ``uses`` is not empty.

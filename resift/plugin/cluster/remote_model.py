@@ -64,7 +64,11 @@ class RemoteModel(Resource):
         self.model_id = registered[0][0] if registered else f"({name})"
 
     def state(self) -> str:
-        """Compare the installed model with the desired model, and return its state. See :meth:`Resource.state`."""
+        """Compare the installed model with the desired model.
+
+        Returns:
+            The state, for example "ok", "missing" or "not deployed". :meth:`Resource.state` explains all states.
+        """
         models = self.cluster.ml_objects("models", self.name)
         if not models:
             return "not deployed" if self.cluster.ml_objects("connectors", self.name) else "missing"
@@ -158,15 +162,18 @@ class RemoteModel(Resource):
             time.sleep(0.1)
 
     def _retry_while(self, refusal: str, attempt: Callable[[], Any], seconds: float = _DEPLOY_SECONDS) -> Any:
-        """Call a function, and call it again as long as the cluster refuses the request for a temporary reason.
+        """Call a function until the cluster accepts its request or refuses it for good.
 
         Args:
             refusal: A regular expression that matches the error message of a temporary refusal.
             attempt: The function to call.
-            seconds: The time in seconds after which the refusal is raised.
+            seconds: The time limit for retries, in seconds.
 
         Returns:
             The return value of ``attempt``.
+
+        Raises:
+            EngineError: If the error message does not match ``refusal``, or if the time limit is exceeded.
         """
         deadline = time.monotonic() + seconds
         while True:

@@ -108,7 +108,11 @@ class Script(Resource):
         super().__init__(cluster, name, f"/_scripts/{name}", body, stamp)
 
     def state(self) -> str:
-        """Compare the installed script with the desired script, and return its state. See :meth:`Resource.state`."""
+        """Compare the installed script with the desired script.
+
+        Returns:
+            The state, for example "ok", "missing" or "changed". :meth:`Resource.state` explains all states.
+        """
         return self._state_from_stamp((self.cluster.find(self.path, "script") or {}).get("source"))
 
 
@@ -129,7 +133,11 @@ class IndexTemplate(Resource):
         super().__init__(cluster, name, f"/_index_template/{name}", *render("index-template", values))
 
     def state(self) -> str:
-        """Compare the installed template with the desired one, and return its state. See :meth:`Resource.state`."""
+        """Compare the installed template with the desired template.
+
+        Returns:
+            The state, for example "ok", "missing" or "changed". :meth:`Resource.state` explains all states.
+        """
         meta = self._installed_meta()
         return self._state_from_stamp(None if meta is None else meta.get("resift", ""))
 
@@ -164,7 +172,11 @@ class Pipeline(Resource):
         super().__init__(cluster, name, f"/_{kind}/pipeline/{quote(name, safe='')}", body, stamp)
 
     def state(self) -> str:
-        """Compare the installed pipeline with the desired one, and return its state. See :meth:`Resource.state`."""
+        """Compare the installed pipeline with the desired pipeline.
+
+        Returns:
+            The state, for example "ok", "missing" or "changed". :meth:`Resource.state` explains all states.
+        """
         pipeline = self.cluster.find(self.path, self.name)
         return self._state_from_stamp(None if pipeline is None else self._description(pipeline))
 

@@ -33,7 +33,11 @@ PipelineBody = dict[str, Any]
 
 
 def pipeline_name(index: str) -> str:
-    """Return the name of the pipelines that Resift creates for an index, an alias, a pattern or a data stream."""
+    """Return the name that Resift gives to the search pipeline and the ingest pipeline of an index.
+
+    Args:
+        index: The name of an index, alias or data stream, or a pattern.
+    """
     return PIPELINE_PREFIX + re.sub(r"[*,?\s]", "_", index)
 
 
@@ -116,7 +120,11 @@ class SearchPipeline(Resource):
         super().__init__(cluster, name, _path(name), processor, stamp)
 
     def state(self) -> str:
-        """Compare the installed processor with the desired one, and return its state. See :meth:`Resource.state`."""
+        """Compare the installed processor with the desired processor.
+
+        Returns:
+            The state, for example "ok", "missing" or "changed". :meth:`Resource.state` explains all states.
+        """
         if self.current is None:
             return "missing"
         settings = _processor_settings(self.current)
@@ -141,7 +149,10 @@ class SearchPipeline(Resource):
         self.cluster.request("PUT", self.path, body)
 
     def remove(self) -> None:
-        """Remove the processor from the pipeline. Delete the whole pipeline if only Resift has written it."""
+        """Remove Resift's processor from the pipeline.
+
+        If Resift created the pipeline and nobody else has edited it, the whole pipeline is deleted.
+        """
         remove_processor(self.cluster, self.name)
 
     def rewriting_error(self) -> str:

@@ -112,15 +112,15 @@ class Target:
         return existing
 
     def find_entry(self, model: ModelDescription, graph: bool) -> IndexInfo | None:
-        """Return the description of a model's existing vectors, if attaching can use them.
+        """Find vectors of a model in the index that can be used instead of writing new vectors.
 
         Args:
             model: The model.
             graph: Whether the vectors need an HNSW index.
 
         Returns:
-            The description, or None if the index has no vectors of the model, or if they must be replaced because of
-            ``graph``.
+            The description of the vectors, or None if there are none. The result is also None if Resift can replace the
+            vectors and only one of the old and the new vectors has an HNSW index.
         """
         for entry in self.record.known:
             if entry.model != model.hash:
@@ -236,11 +236,11 @@ class Target:
         return bool(ingest_pipeline_owners(self.cluster).get(pipeline.removeprefix(PIPELINE_PREFIX), True))
 
     def final_pipeline_setting(self) -> tuple[dict[str, str], list[str]]:
-        """Return the index setting that makes Resift's ingest pipeline process all documents.
+        """Return the change of index settings that makes all new documents pass through Resift's ingest pipeline.
 
         Returns:
-            The setting to write, and hints for the user. No setting is returned if it already has the right value, or
-            if the index has another final pipeline. In the latter case, a hint explains what to do.
+            The settings to write, and hints for the user. The settings are empty if nothing has to change, or if the
+            index has the final pipeline of another application. In the latter case, a hint explains what to do.
         """
         own_pipeline, current = pipeline_name(self.name), self.settings.get(FINAL_PIPELINE_SETTING, "_none")
         if current == own_pipeline:
@@ -384,11 +384,11 @@ def _mapped(mapping: Mapping[str, Any], field: str) -> Mapping[str, Any]:
 
 
 def _is_compatible(mapped: Mapping[str, Any], desired: Mapping[str, Any]) -> bool:
-    """Return whether an existing vector field can store the vectors for which another mapping is desired.
+    """Return whether Resift can use an existing vector field instead of a field with the mapping that it would create.
 
     Args:
         mapped: The mapping of the existing field.
-        desired: The desired mapping. The existing field may have additional properties.
+        desired: The mapping that Resift would create. The existing field may have additional properties.
     """
     if any(mapped.get(key) != desired.get(key) for key in ("type", "dimension", "doc_values")):
         return False

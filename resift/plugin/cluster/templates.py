@@ -53,9 +53,9 @@ def fingerprint(text: str) -> str:
 
 
 def fill(template: Any, values: dict[str, Any]) -> Any:
-    """Replace each placeholder ``{{name}}`` in a JSON template by the value with this name.
+    """Replace each placeholder ``{{name}}`` in a JSON template with the value of this name.
 
-    A string that consists of a single placeholder is replaced by the value itself, which may be any JSON value.
+    A string that consists of a single placeholder is replaced with the value itself, which may be any JSON value.
 
     Args:
         template: The template as a JSON value.

@@ -110,8 +110,8 @@ def connect(address: str, timeout: float) -> OpenSearch:
     Args:
         address: The URLs of one or more nodes, separated by commas. They may contain a user and a password. Other
             credentials come from the environment (see :func:`resift.plugin.opensearch.credentials.credentials`).
-        timeout: The time limit of a request in seconds, including retries on other nodes. The limit
-            ``RESIFT_SEARCH_TIMEOUT`` applies to requests that only read, if it is shorter.
+        timeout: The time limit of a request in seconds, including retries on other nodes. For requests that only read,
+            the time limit is ``RESIFT_SEARCH_TIMEOUT`` if that value is smaller.
 
     Raises:
         BadInput: If the address or an environment variable is invalid.
@@ -393,7 +393,8 @@ def _require_all_shards(response: Mapping[str, Any]) -> Any:
 def has_only_rewriting_pipeline(client: OpenSearch, index: str, headers: Headers) -> bool:
     """Return whether the default search pipeline of an index does nothing except rewrite searches with Resift.
 
-    The result is False if the caller may not read the settings of the index. Using the pipeline is always correct.
+    If the result is True, a search that is already rewritten can skip the pipeline. The result is also False if the
+    caller may not read the settings of the index, because running the pipeline is always safe.
 
     Args:
         client: The client.

@@ -75,7 +75,7 @@ def prepare_body(body: Body, vector_field: str | None) -> Body:
         inner = replace_objects(body, _MORE_HITS, _without_vectors) if _may_have_more_hits(body) else body
         prepared = dict(_without_vectors(inner))
     except RecursionError:
-        raise BadInput("queries are nested too deep", expected="at most 100 of them") from None
+        raise BadInput("queries are nested too deeply", expected="at most 100 of them") from None
     named, _ = source_parts(body.get("_source"))
     script_fields = body.get("script_fields") or {}
     # If script_fields is not an object, OpenSearch reports the error.
@@ -112,7 +112,9 @@ def _without_vectors(part: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def take_vectors(hits: Sequence[dict[str, Any]], vector_field: str) -> list[Floats | None]:
-    """Read the vectors of hits, and remove the packed vectors from the hits.
+    """Read the vectors of hits.
+
+    Vectors that a script field returned as text (packed vectors) are also removed from the hits.
 
     Args:
         hits: The hits of a search with a body from :func:`prepare_body`. They are changed in place.

@@ -514,7 +514,7 @@ def _with_nested_fields(info: IndexInfo, mappings: dict[str, Any]) -> IndexInfo:
 def _bucket_value(bucket: dict[str, Any]) -> Any:
     """Return the field value that a bucket of a ``terms`` aggregation counts, in the same form as in documents.
 
-    OpenSearch returns a boolean as 1 or 0 together with the text ``true`` or ``false``. Dates are returned as texts.
+    OpenSearch returns a boolean as 1 or 0 together with the text ``true`` or ``false``. Dates are returned as strings.
     """
     key, text = bucket["key"], bucket.get("key_as_string")
     if text is not None:
@@ -537,15 +537,15 @@ def _result(response: dict[str, Any], vectors: str | None) -> SearchResult:
     return SearchResult(response, None if vectors is None else take_vectors(response["hits"]["hits"], vectors))
 
 
-def _sample_body(scoring: Body, size: int, source: Any, seed: int) -> Body:
+def _sample_body(function_score: Body, size: int, source: Any, seed: int) -> Body:
     """Return a search body that retrieves random documents.
 
     Args:
-        scoring: Additional settings of the ``function_score`` query, such as a query.
+        function_score: Settings to add to the ``function_score`` query, such as ``query`` to restrict the documents.
         size: The number of documents.
         source: The value of ``_source``, which selects the returned fields.
         seed: The seed of the random numbers.
     """
-    score = {"random_score": {"seed": seed, "field": "_seq_no"}, **scoring}
+    score = {"random_score": {"seed": seed, "field": "_seq_no"}, **function_score}
     body = {"query": {"function_score": score}, "size": size, "_source": source, "track_total_hits": False}
     return {**body, **PLAIN}

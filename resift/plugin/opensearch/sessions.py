@@ -53,7 +53,15 @@ class OpenSearchSessionStore(SessionStore):
         self._created = False
 
     def _call(self, function: Callable[..., T], **keywords: Any) -> T:
-        """Call a method of the client like :func:`call`, and convert errors of the cluster to SessionsUnavailable."""
+        """Call a method of the OpenSearch client, and convert errors of the cluster to SessionsUnavailable.
+
+        Args:
+            function: The method of the client.
+            **keywords: The arguments of the method.
+
+        Raises:
+            SessionsUnavailable: The cluster cannot be reached, or refuses the request.
+        """
         try:
             return call(function, **keywords)
         except (EngineUnavailable, EngineError) as error:
@@ -179,7 +187,8 @@ class OpenSearchSessionStore(SessionStore):
 
         Args:
             before: A Unix time in seconds. Sessions that expired before this time are deleted.
-            wait: Whether to delete all of these sessions. Otherwise only the first batch is deleted.
+            wait: Whether to wait until all of these sessions are deleted. If False, only a first batch is deleted, so
+                that the call is fast.
         """
         return self._delete({"range": {"expires": {"lt": round(before * 1000)}}}, everything=wait)
 

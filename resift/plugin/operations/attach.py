@@ -51,7 +51,7 @@ def attach(  # noqa: PLR0913 - the options of `resift attach`
         fields: The names of the text fields to encode. By default, these are the text fields whose values are
             sentences.
         model: The folder of a saved model. By default, a model is learned from the documents.
-        adapt: Whether to learn a model if ``model`` is not given. Otherwise, the packaged model is used.
+        adapt: Whether to train a model if ``model`` is not given. Otherwise, the packaged model is used.
         graph: Whether to create an HNSW index (a ``knn_vector`` field), which k-NN over the whole index needs. By
             default, vectors are stored in a compact ``binary`` field.
         field: The name of a ``knn_vector`` field that already contains the vectors of ``model``.

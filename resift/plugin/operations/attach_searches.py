@@ -265,7 +265,11 @@ class SearchAttachment:
         return [*lines, *(self.shared.lines() if self.shared else ())]
 
     def _origin(self) -> str:
-        """Return a text for the user that says whether the pipeline is new, or why it is a copy."""
+        """Return a text for the user that says where the search pipeline comes from.
+
+        The text is empty for an existing pipeline. Otherwise it says that the pipeline is new, or which pipeline it is
+        a copy of, and why a copy is needed.
+        """
         if self.base is None:
             return "" if self.pipeline in self.pipelines else ", a new pipeline"
         if not self.sharing:
@@ -330,7 +334,7 @@ class SearchPlan(Plan):
 
     def lines(self) -> list[str]:
         """Return the plan as lines of text for the user."""
-        lines = [f"{self.name}: nothing is written to the index; its searches are rewritten by their sessions"]
+        lines = [f"{self.name}: nothing is written to the index; Resift rewrites its searches"]
         lines += self.searches.lines()
         for index, record in self.with_vectors.items():
             models = ", ".join(f"{entry.model_name} ({entry.model})" for entry in record.ready)
@@ -365,7 +369,7 @@ class SearchPlan(Plan):
         (model_id, _), *_ = self.cluster.ml_objects("models", f"{installation.name}-rewrite")
         pipeline = self.searches.run(installation.name, model_id, model if have_model and all(have_model) else "")
         error = pipeline.rewriting_error()
-        lines = [f"{self.name}: searches through {pipeline.name} are rewritten by their sessions"]
+        lines = [f"{self.name}: Resift rewrites searches through {pipeline.name}"]
         if error:
             lines.append(f"next: start resift serve so that the nodes reach it at {installation.url} (now: {error})")
         lines.append(f"undo: resift detach {self.name}")

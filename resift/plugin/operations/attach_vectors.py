@@ -75,7 +75,7 @@ class AttachPlan(Plan):
         """Check that an embedding model can be learned and saved, before anything is planned.
 
         Raises:
-            MissingExtra: If a package for learning a model is missing.
+            MissingExtra: If a package for training a model is missing.
             BadInput: If the folder for the model cannot be written.
         """
         try:
@@ -90,7 +90,8 @@ class AttachPlan(Plan):
         """The part of the plan that makes Resift rewrite the searches of the indices.
 
         Raises:
-            BadInput: If the searches cannot be attached.
+            BadInput: If Resift's processor cannot be added to the search pipeline, or if the settings of an index
+                cannot be changed.
         """
         return SearchAttachment(self.cluster, self.name, self.options.pipeline, self.options.default_pipelines)
 
@@ -281,7 +282,7 @@ class _IndexAttachment:
         """Create or update the ingest pipeline of the index.
 
         Returns:
-            The kinds of pipelines that the index now has: "search" and "ingest".
+            The kinds of pipelines that exist for the index afterwards: "ingest", and "search" if searches are attached.
         """
         try:
             update_pipelines(self.cluster, self.target.name, search=False)
@@ -291,7 +292,9 @@ class _IndexAttachment:
         return pipeline_kinds(self.cluster, self.target.name)
 
     def _set_default_pipeline(self, target: Target, pipelines: Sequence[str]) -> list[str]:
-        """If the user wishes, make all new documents go through the ingest pipeline that encodes them.
+        """Make all new documents of the index pass through the ingest pipeline that encodes them.
+
+        Nothing is changed unless the user chose the option ``--default-pipelines``.
 
         Args:
             target: The index.

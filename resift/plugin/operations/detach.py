@@ -67,11 +67,15 @@ class DetachPlan(Plan):
         self.question = f"Detach {', '.join(names) or name}?"
 
     def _refuse_unattached(self, created: Sequence[str], model: str | None) -> None:
-        """Raise BadInput if there is nothing to detach: no rewritten searches, and no vectors of the model.
+        """Check that there is something to detach: rewritten searches, or vectors of the model.
 
         Args:
-            created: The names of indices that Resift created together with their vectors, which cannot be detached.
+            created: The names of the indices that Resift itself created with vectors of the model. Such vectors cannot
+                be detached.
             model: The hash of the model whose vectors should be removed, or None for all vectors.
+
+        Raises:
+            BadInput: If there is nothing to detach.
         """
         if self.searches and created != [self.name]:
             return
@@ -140,12 +144,15 @@ class _IndexDetachment:
             refuse_if_used(other_uses, ", if it is a clone")
 
     def _removes_use(self, kind: str, name: str, setting: str) -> bool:
-        """Return whether this change resets an index setting that names the ingest pipeline to be deleted.
+        """Return whether detaching the index also ends a use of its ingest pipeline.
+
+        This is the case if the pipeline is used by a setting of the index itself, because detaching resets this
+        setting.
 
         Args:
-            kind: The kind of resource that names the pipeline, such as "index".
+            kind: The kind of resource that uses the pipeline, such as "index".
             name: The name of this resource.
-            setting: The setting that names the pipeline.
+            setting: The setting of the resource that names the pipeline.
         """
         return (kind, name) == ("index", self.target.name) and setting in self.settings
 

@@ -95,8 +95,8 @@ class SearchDetachment:
     def _original_default(self, index: str, rewriter: Rewriter) -> str | None:
         """Return the default search pipeline that an index had before it was attached, or None if it had none.
 
-        If both the index and its alias were attached, the second attachment has recorded the pipeline of the first. In
-        this case, the pipeline before the first attachment is returned.
+        An index can be attached twice, by its own name and by an alias. The second attachment then records the pipeline
+        that the first attachment created. In this case, the pipeline before the first attachment is returned.
 
         Args:
             index: The name of the index.

@@ -90,7 +90,7 @@ class IndexPlan:
 
     @property
     def is_own_field(self) -> bool:
-        """Whether the vectors are in a field that the user created, so that Resift does not write to it."""
+        """Whether the user, not Resift, created the vector field. Resift writes no vectors to such a field."""
         return not is_ours(self.entry.vector_field)
 
     def to_dict(self) -> dict[str, Any]:

@@ -42,9 +42,10 @@ def index_rows(cluster: Cluster) -> Iterator[StatusRow]:
 
 
 def _recorded_vectors(cluster: Cluster) -> Iterator[tuple[IndexRecord, IndexInfo, str]]:
-    """Yield all vectors in the indices of a cluster. The vectors that searches use come first in each index.
+    """Yield a description of the vectors of each model in each index of a cluster.
 
-    If an index has vector fields of Resift but no record, a description without a model is yielded for each field.
+    For each index, the vectors that searches use come first. If an index has vector fields of Resift but no record, a
+    description without a model is yielded for each field.
 
     Args:
         cluster: The cluster.
@@ -99,7 +100,7 @@ def _missing_pipeline_rows(cluster: Cluster, indices_with_vectors: Collection[st
 def _vector_state(
     record: IndexRecord, entry: IndexInfo, documents: int | None, covered: int, served_models: Collection[str]
 ) -> tuple[str, str]:
-    """Describe the state of some vectors in an index, and how to repair it.
+    """Describe the state of an index's vectors of one model, and give advice if they need repair.
 
     Args:
         record: Resift's record of the index.

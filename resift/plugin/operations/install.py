@@ -143,9 +143,12 @@ def guard(url: str, name: str | None = None, progress: Progress | None = None, s
 
     Args:
         url: The URLs of the cluster.
-        name: The name of the installation. By default, this is the only installation.
+        name: The name of the installation. It can be omitted if the cluster has only one installation.
         progress: A function that is called with a remark about each change.
         stop: A flag to end watching. Without it, the function does not return.
+
+    Raises:
+        BadInput: If the cluster has several installations, but ``name`` is not given.
     """
     with closing(open_cluster(url)) as engine:
         installer = create_installer(engine, name=name)
@@ -265,7 +268,12 @@ def required_install(engine: OpenSearchEngine) -> InstallPlan | None:
 
 
 def _check_unmanaged(installer: Installer) -> None:
-    """Raise an error if the cluster belongs to Amazon, but the options do not name Amazon as the provider."""
+    """Check that the user has declared Amazon as the provider if the cluster is an Amazon OpenSearch Service.
+
+    Raises:
+        BadInput: If AWS manages the cluster, but neither the options nor the existing installation say so.
+        UnsupportedCluster: If the cluster is Amazon OpenSearch Serverless.
+    """
     if installer.installation.managed is None:
         check_unmanaged([node["host"] for node in installer.engine.client.transport.hosts], os.environ)
 
@@ -306,10 +314,14 @@ class Guard:
         return self.switch(False) if self._missed >= _MAX_MISSED else ""
 
     def watch(self, progress: Progress, stop: Stop) -> None:
-        """Call the service every second until a stop is requested. At the end, enable the remote models again.
+        """Call the service every second, and disable the remote models as long as the service does not answer.
+
+        The method returns when a stop is requested. If the remote models are disabled at that time, they are enabled
+        again.
 
         Args:
-            progress: A function that is called with a remark about each change and each error of the cluster.
+            progress: A function that is called with a remark about each change, and about each request that the cluster
+                refused.
             stop: A flag to end watching.
         """
         try:

@@ -83,7 +83,7 @@ class Result(SimpleNamespace):
 
     Args:
         lines: Lines of text for the user.
-        in_order: Whether everything was successful.
+        in_order: Whether everything is in order, so that the command exits with status 0.
         **figures: Further values. They become attributes, and keys of the JSON output.
     """
 
@@ -94,7 +94,7 @@ class Result(SimpleNamespace):
         return "\n".join(self.lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the values of the result as a JSON object. The lines of text are left out."""
+        """Return the values of the result as a JSON object, without :attr:`lines`, the text for the user."""
         return {name: _to_json(value) for name, value in vars(self).items() if name != "lines"}
 
 

@@ -36,8 +36,8 @@ class Written:
     Attributes:
         documents: The number of documents that were changed.
         refused: The documents that the cluster refused to change.
-        remaining: The number of other documents that still have to be changed.
-        seconds: The duration of adding vectors, in seconds.
+        remaining: The number of documents that still have to be changed, without the refused documents.
+        seconds: The duration in seconds. It is 0 for a removal, which is not timed.
     """
 
     documents: int = 0

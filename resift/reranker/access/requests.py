@@ -94,7 +94,8 @@ _COUNTERS = {
 def add_request_ids(app: Flask) -> None:
     """Give each request an id, and log each response together with the id.
 
-    Responses return the id in the header ``X-Request-Id``. See :func:`request_id` for how the id is chosen.
+    The id is also sent to the client in the response header ``X-Request-Id``. The function :func:`request_id` chooses
+    the id.
 
     Args:
         app: The Flask application.
@@ -347,7 +348,7 @@ def current_caller() -> Caller:
 
 
 def engine_headers() -> dict[str, str] | None:
-    """Return the headers that authenticate the current caller at the search engine.
+    """Return the headers that authenticate the current caller to the search engine.
 
     The credentials are taken from the current request. API keys of this service are never passed on to the engine.
 
@@ -378,7 +379,7 @@ def _caller(keys: Keys, scope: str) -> Caller:
 
 
 def _bearer() -> str | None:
-    """Return the API key of this service in the request's ``Authorization`` header, or None if there is no key."""
+    """Return the API key for this service from the request's ``Authorization`` header, or None if there is no key."""
     scheme, _, token = request.headers.get("Authorization", "").strip().partition(" ")
     token = token.strip()
     return token if scheme.lower() == "bearer" and token.startswith(PREFIX) else None

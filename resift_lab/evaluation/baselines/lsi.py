@@ -16,8 +16,8 @@ from resift_lab.evaluation.pairwise import Matrix, unit_matrix
 class Lsi:
     """Latent semantic indexing of tf-idf vectors without stop words.
 
-    Each tf-idf vector is scaled to length 1 and projected onto the right singular vectors of the document matrix with
-    the largest singular values.
+    Each tf-idf vector is scaled to unit length and projected onto the right singular vectors of the document matrix
+    with the largest singular values.
 
     Args:
         size: Number of dimensions. A corpus of lower rank has as many dimensions as its rank.

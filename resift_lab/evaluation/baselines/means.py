@@ -9,7 +9,7 @@ from resift_lab.evaluation.system import Encoder
 
 
 def mean_system(vectors: WordVectors, weighting: str) -> Encoder:
-    """Return an encoder whose vector of a text is the weighted mean of its word vectors, scaled to length 1.
+    """Return an encoder whose vector of a text is the weighted mean of its word vectors, scaled to unit length.
 
     Args:
         vectors: Word vectors, the most frequent words first. The weights that are stored with the vectors are ignored.

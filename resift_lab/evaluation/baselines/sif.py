@@ -29,7 +29,7 @@ class Sif:
     similarity = "cosine"
 
     def __init__(self, vectors: WordVectors) -> None:
-        # with "cosine" the model would scale vectors to length 1 before the common direction is removed
+        # with "cosine" the model would scale vectors to unit length before the common direction is removed
         self._model = _RawMean("sif", weight_by_rank(vectors, "sif"), "mean", "jaccard")
 
     def fit(self, documents: Sequence[str]) -> Floats:
@@ -64,7 +64,7 @@ class Sif:
 class _RawMean(Model):
     """An encoder that adds up the weighted word vectors of a text and divides the sum by the number of words.
 
-    In contrast to other encoders, the result is not scaled to length 1.
+    In contrast to other encoders, the result is not scaled to unit length.
 
     Source:
         Arora et al. 2017, algorithm 1, line 2.

@@ -118,8 +118,8 @@ class FeedbackBench:
     def whitened(self) -> tuple[Floats, Floats]:
         """The half-whitened vectors of the N documents and the Q queries, shapes (N, K) and (Q, K) for K dimensions.
 
-        A vector x becomes (x - μ) · V / s^½, scaled to length 1. Here μ is the mean of the document vectors, and V and
-        s are the right singular vectors and the singular values of the centred document vectors.
+        A vector x becomes (x - μ) · V / s^½, scaled to unit length. Here μ is the mean of the document vectors, and V
+        and s are the right singular vectors and the singular values of the centred document vectors.
         """
         mean = self.vectors.mean(axis=0)
         values, axes = np.linalg.eigh(np.cov((self.vectors - mean).T.astype(np.float64)) * len(self.vectors))
@@ -134,7 +134,7 @@ class FeedbackBench:
         return WholeSet(self.documents)
 
     def query_terms(self, query: int) -> NDArray[np.float64]:
-        """Return the term counts of a query as a vector of length 1.
+        """Return the term counts of a query as a vector of unit length.
 
         Args:
             query: Position of the query.

@@ -21,7 +21,7 @@ class RocchioFeedback(Feedback):
 
     @cached_property
     def shift(self) -> Floats:
-        """The vector that feedback adds to a query vector of length 1, shape (K,) for K dimensions, float32."""
+        """The vector that feedback adds to a query vector of unit length, shape (K,) for K dimensions, float32."""
         return rocchio_shift(self.vectors, self.grades)
 
     def transform_query(self, query: NDArray[Any]) -> Floats:

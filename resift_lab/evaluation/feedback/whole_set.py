@@ -30,8 +30,8 @@ _JUDGED_WEIGHT = 100.0  # weight of a judged document or the query, in other tra
 class WholeSet:
     """A self-training classifier that ranks all documents of a collection after a few of them were judged.
 
-    Texts are represented by tf-idf vectors of length 1 with the term frequency 1 + log tf. English stop words and words
-    that occur in a single text are ignored.
+    Texts are represented by tf-idf vectors of unit length with the term frequency 1 + log tf. English stop words and
+    words that occur in a single text are ignored.
 
     Args:
         texts: The texts of the documents.
