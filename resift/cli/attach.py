@@ -41,7 +41,7 @@ yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmati
     show_default="a model that is learned from the documents",
     help="Folder of a saved model, or resift-en, the packaged model.",
 )
-@click.option("--no-adapt", is_flag=True, help="Learn no model from the documents. Use the packaged model.")
+@click.option("--no-adapt", is_flag=True, help="Do not train a model on the documents. Use the packaged model.")
 @click.option(
     "--graph", is_flag=True, help="Create an HNSW index, for k-NN over the whole index. INDEX needs index.knn."
 )
@@ -53,7 +53,7 @@ yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmati
     type=NewFolder(),
     metavar="DIR",
     show_default="INDEX-model",
-    help="Folder in which a learned model is saved.",
+    help="Folder in which a trained model is saved.",
 )
 @click.option(
     "--default-pipelines",

@@ -156,7 +156,7 @@ format_option = click.option(
     "--format",
     "format_",
     type=click.Choice(FORMATS),
-    show_default="according to the file's ending; jsonl for stdin",
+    show_default="according to the file extension; jsonl for stdin",
     help="Format of the documents.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON object instead of text.")

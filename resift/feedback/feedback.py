@@ -256,7 +256,7 @@ class Feedback:
     def _is_judged_for(self, text: str) -> NDArray[np.bool_]:
         """Return which of the judgements were made for a query.
 
-        A judgement without a recorded query ("") counts as made for any query. If no judgement has a recorded query,
+        A judgement whose recorded query is "" counts as made for any query. If this feedback records no queries at all,
         the result is False for all judgements.
 
         Args:

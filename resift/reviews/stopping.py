@@ -224,7 +224,7 @@ def _cumulative_probability(count: int, total: int, relevant: int, drawn: int) -
 def _cost(labels: Sequence[bool]) -> int | None:
     """Estimate how many documents must be read to find another relevant document.
 
-    The estimate is the number of documents per relevant document among the last documents that were read.
+    The estimate is the number of documents per relevant document among the last 100 documents that were read.
 
     Args:
         labels: For each judged document, in the order of reading, whether it is relevant.

@@ -20,7 +20,7 @@ class Options(PipelineOptions, frozen=True, kw_only=True):
 
     :class:`resift.contracts.search_options.PipelineOptions` declares the options that a search body can state. An
     option of None stands for a default that depends on the configuration, the model, the index and the session. The
-    service replaces None by this default before the rewriting.
+    service replaces None with this default before the rewriting.
 
     Attributes:
         client: The ``client_id`` of the client whose clicks count, from User Behavior Insights (UBI). If None, the id

@@ -193,7 +193,7 @@ class SampledWords:
     def complete(self, text: str, info: IndexInfo, headers: Headers = None) -> list[str]:
         """Return completions for a text that a user is typing.
 
-        Up to four completions replace the last word by frequent words of the index that begin with it. Up to four
+        Up to four completions replace the last word with frequent words of the index that begin with it. Up to four
         further completions are titles of documents that contain the text at the beginning of a word.
 
         Args:

@@ -156,7 +156,7 @@ def run_retrieval(system: System, collection: Collection) -> Run:
 
 
 def _without_zeros(scores: NDArray[Any]) -> NDArray[Any]:
-    """Replace scores of 0 by -inf, which excludes these documents from the ranking.
+    """Replace scores of 0 with -inf, which excludes these documents from the ranking.
 
     Otherwise, documents without any word of the query would be ranked by their position in the collection.
     """

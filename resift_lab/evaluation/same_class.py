@@ -92,7 +92,7 @@ def same_class_scores(
 
 
 def _numbered(*sides: Sequence[Any] | NDArray[Any]) -> list[NDArray[np.int64]]:
-    """Replace labels by integers, so that equal labels have the same integer in all lists.
+    """Replace labels with integers, so that equal labels have the same integer in all lists.
 
     Args:
         *sides: Lists of labels.

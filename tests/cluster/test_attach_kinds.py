@@ -260,7 +260,7 @@ def test_a_model_is_adapted_to_the_documents_only_once(
     # the shop has too few documents for a verdict
     monkeypatch.setattr(Verdict, "replaces", lambda verdict, other: True)
     planned = run("attach", shop.name, opensearch_url, "--fields", "title,text", "--dry-run").stdout
-    assert f"learned from these documents in seconds or minutes, and saved in {shop.name}-model" in planned
+    assert f"trained on these documents in seconds or minutes, and saved in {shop.name}-model" in planned
     report = json.loads(run("attach", shop.name, opensearch_url, "--fields", "title,text", "--json").stdout)
     learned = load_model(f"{shop.name}-model")
     assert (report["model"], learned.dim) == (learned.hash, 8)

@@ -1,4 +1,4 @@
-"""Tests of an index with vectors of a transformer: a static query model is learned, attached and used."""
+"""Tests of an index with vectors of a transformer: a static query model is trained, attached and used."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def text(source: dict[str, Any]) -> str:
 def trained(
     embedded: str, rewritten_node: Node, opensearch_url: str, vectors: WordVectors, tmp_path_factory: Any
 ) -> tuple[Result, Path]:
-    """Run ``resift train queries`` with a model in the cluster, and yield the folder of the learned model."""
+    """Run ``resift train queries`` with a model in the cluster, and yield the folder of the trained model."""
     folder = tmp_path_factory.mktemp("queries")
     table = vectors.save(folder / "vectors")
     command = ["train", "queries", "--index", embedded, "--field", "embedding", "--engine", opensearch_url]

@@ -50,19 +50,19 @@ def attach(  # noqa: PLR0913 - the options of `resift attach`
         vectors: Whether to add vectors to the documents.
         fields: The names of the text fields to encode. By default, these are the text fields whose values are
             sentences.
-        model: The folder of a saved model. By default, a model is learned from the documents.
+        model: The folder of a saved model. By default, a model is trained on the documents.
         adapt: Whether to train a model if ``model`` is not given. Otherwise, the packaged model is used.
         graph: Whether to create an HNSW index (a ``knn_vector`` field), which k-NN over the whole index needs. By
             default, vectors are stored in a compact ``binary`` field.
         field: The name of a ``knn_vector`` field that already contains the vectors of ``model``.
-        out: The folder in which a learned model is saved. The default is ``INDEX-model``.
+        out: The folder in which a trained model is saved. The default is ``INDEX-model``.
 
     Returns:
         A plan. Nothing is changed until you call its method ``run``.
 
     Raises:
         BadInput: If an option is invalid, or if the index cannot be attached.
-        MissingExtra: If a model must be learned, but a package for this is missing.
+        MissingExtra: If a model must be trained, but a package for this is missing.
         UnsupportedCluster: If the cluster is too old or lacks plugins.
     """
     options = AttachOptions(

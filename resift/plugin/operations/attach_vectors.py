@@ -45,13 +45,13 @@ class AttachPlan(Plan):
     Attributes:
         targets: The indices.
         names: The names of the indices, separated by commas.
-        out: The folder in which a learned model is saved.
+        out: The folder in which a trained model is saved.
         model: The embedding model, or None if it will be learned from the documents.
         plans: A plan for each index.
 
     Raises:
         BadInput: If an option is invalid, or if an index cannot be attached.
-        MissingExtra: If a model must be learned, but a package for this is missing.
+        MissingExtra: If a model must be trained, but a package for this is missing.
     """
 
     def __init__(self, engine: OpenSearchEngine, name: str, options: AttachOptions) -> None:
@@ -125,7 +125,7 @@ class AttachPlan(Plan):
     def lines(self) -> list[str]:
         """Return the plan as lines of text for the user."""
         if self.model is None:
-            lines = [f"model: learned from these documents in seconds or minutes, and saved in {self.out}"]
+            lines = [f"model: trained on these documents in seconds or minutes, and saved in {self.out}"]
         else:
             lines = [f"model: {self.model.name} ({self.model.hash})"]
         for plan in self.plans:
@@ -181,14 +181,14 @@ class AttachPlan(Plan):
         return searches.run(installation.name, remote_models[0][0], model.hash).name
 
     def learn_model(self, progress: Progress, stop: Stop) -> Model:
-        """Learn an embedding model from the documents of the indices, and save it.
+        """Train an embedding model on the documents of the indices, and save it.
 
         Args:
             progress: A function that is called with progress reports.
             stop: A flag to stop early.
 
         Returns:
-            The learned model, or the packaged model if the learned model is not better or if there are too few
+            The trained model, or the packaged model if the trained model is not better or if there are too few
             documents.
 
         Raises:
@@ -209,7 +209,7 @@ class AttachPlan(Plan):
                 lambda remark: report(Step(remark)),
             )
         except BadInput as error:  # too few documents
-            progress(Step(f"no model is learned: {error.message}; the packaged model is used"))
+            progress(Step(f"no model is trained: {error.message}; the packaged model is used"))
             model = None
         if model is None:
             return load_model(DEFAULT_MODEL)

@@ -45,7 +45,7 @@ class IndexPlan:
     Args:
         engine: The engine that is connected to the cluster.
         target: The index.
-        model: The embedding model. If it will be learned later, a model of the same kind.
+        model: The embedding model. If it will be trained later, a model of the same kind.
         options: The options of ``resift attach``.
         own_field: The name of a field that the user created, and that already contains the vectors, or None.
 
