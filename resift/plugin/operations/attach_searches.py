@@ -180,7 +180,11 @@ class SearchAttachment:
         return other_uses
 
     def _creates_only_own_indices(self, use: PipelineUse) -> bool:
-        """Return whether all indices that an index template creates belong to the attached name."""
+        """Return whether every index that an index template creates also belongs to the name that is attached.
+
+        Args:
+            use: The use of the search pipeline by the template. For other kinds of uses, the result is False.
+        """
         for template in read_templates(self.cluster):
             if (template.kind, template.name) == (use.kind, use.name):
                 is_own_pattern = all(fnmatchcase(pattern, self.name) for pattern in template.patterns)
