@@ -287,7 +287,9 @@ class _RowLines(Iterator[str]):
 
 
 def _cells(lines: _RowLines, delimiter: str, line: int) -> Iterator[tuple[int, Any]]:
-    """Yield the cells of each row of a table, with the number of the row's last line. Malformed rows yield a BadRow.
+    """Yield each row of a table, with the number of the row's last line.
+
+    A row is a list of cells, or a BadRow if the row is malformed.
 
     Args:
         lines: The lines of the table.

@@ -59,12 +59,15 @@ def text_of(clause: Clause) -> str:
 
 
 def _text_inside(value: Any) -> str:
-    """Return the first text that a clause anywhere inside a JSON value searches for, or "" if there is none.
+    """Find the first search text in a JSON value that contains clauses at any depth.
 
     This function reads unknown and malformed clauses, which the parser does not divide into their parts.
 
     Args:
         value: The JSON value.
+
+    Returns:
+        The text, or "" if there is none.
     """
     if isinstance(value, Mapping):
         for name, inner in value.items():
