@@ -157,16 +157,17 @@ def test_comparisons_that_take_long_keep_no_search_waiting(folder: Path) -> None
             began = time.monotonic()
             stack.enter_context(Client(server.port)).send(comparison(FEW)).answer()
             each = (time.monotonic() - began) / FEW
-        # documents that this machine can compare in a twentieth of the deadline: one request succeeds, but not all
-        request = comparison(min(MOST, int(DEADLINE / 10 / each)))
-        clients = [stack.enter_context(Client(server.port)).send(request) for _ in range(40)]
+        # documents that this machine can compare in 1/60 of the deadline: one request succeeds, but not all. Requests
+        # may take much longer than the measured time while other programs use the processor.
+        request = comparison(min(MOST, int(DEADLINE / 30 / each)))
+        clients = [stack.enter_context(Client(server.port)).send(request) for _ in range(MANY)]
         assert_prompt(server, "127.0.0.1")
         for client in clients:
             client.socket.settimeout(60)
         answers = [answer for client in clients if (answer := client.answer())]
         assert_prompt(server, "127.0.0.1")
     told = [(one.status, one.json().get("error", {}).get("code"), b"Retry-After" in one.head) for one in answers]
-    assert len(told) == 40
+    assert len(told) == MANY
     assert {(200, None, False), (503, "too_busy", True)} <= set(told)
 
 
