@@ -13,7 +13,7 @@ WORKERS ?= $(if $(OPENSEARCH_URL),0,2)
 # Otherwise each command that the tests start would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: chart compose conformance demo test test-fast fuzz test-versions lint mutants node node-stop papers bench bench-quick chaos scale docs lock dist sbom clean
+.PHONY: chart compose conformance demo test test-fast fuzz test-oldest test-versions lint mutants node node-stop papers bench bench-quick chaos scale docs lock dist sbom clean
 
 demo: .venv/core
 	$(BIN)/resift demo $(if $(SHOP),shop) --engine $(ENGINE) $(if $(filter 0,$(SERVE)),--no-serve)
@@ -43,8 +43,15 @@ mutants: .venv/dev
 	$(BIN)/python benchmarks/mutants.py $(or $(MUTANTS),--sample 20)
 
 # Run all tests with the oldest supported version of OpenSearch.
+ON_OLDEST = RESIFT_NODE_VERSION=2.19.1 RESIFT_REQUIRE_OPENSEARCH=1 OPENSEARCH_URL=
 test-versions: .venv/dev
-	RESIFT_NODE_VERSION=2.19.1 RESIFT_REQUIRE_OPENSEARCH=1 OPENSEARCH_URL= $(BIN)/pytest -q -n $(WORKERS)
+	$(ON_OLDEST) $(BIN)/pytest -q -n $(WORKERS)
+
+# Run the tests whose outcome depends most on the version of OpenSearch with the oldest supported version: remote models
+# and search pipelines, attaching of different kinds of indices, and all kinds of searches in a session.
+test-oldest: .venv/dev
+	$(ON_OLDEST) $(BIN)/pytest -q tests/cluster/test_operations.py tests/cluster/test_attach_sessions.py \
+		tests/cluster/test_attach_kinds.py tests/engine/test_request_kinds.py
 
 # Compare OpenSearch's own REST tests with and without a session on a real node: about two minutes. Part of `make test`.
 conformance: .venv/dev
