@@ -286,6 +286,9 @@ class Session(Struct):
     steps: int
     judgements: list[Judgement]
     learned: Annotated[Learned | None, documented("null if no judgement counts, or none of the documents exists")]
+    notes: Annotated[
+        list[str] | UnsetType, documented("English sentences, if the judgements teach nothing, for want of texts")
+    ] = UNSET
 
 
 class MarkedSession(Struct):
@@ -298,6 +301,9 @@ class MarkedSession(Struct):
     judgements: list[Judgement] | UnsetType = UNSET
     learned: Annotated[
         Learned | UnsetType | None, documented("null if no judgement counts, or none of the documents exists")
+    ] = UNSET
+    notes: Annotated[
+        list[str] | UnsetType, documented("English sentences, if the judgements teach nothing, for want of texts")
     ] = UNSET
 
 

@@ -110,7 +110,7 @@ class ClauseCounter:
         names = clause.searched_fields or []
         has_pattern = clause.kind in MULTI_FIELD_TEXT_KINDS and _FIELD_PATTERN.search(text)
         per_word = self.fields([] if has_pattern else names)
-        return max(1, len(tokenize(text))) * per_word * _expansion(settings, text)
+        return per_word * _term_count(text, settings)
 
     def _in_options(self, clause: Clause) -> int:
         """Return the number of clauses in the filters of a clause.
@@ -206,17 +206,18 @@ def _token_count(options: Any) -> int:
     return len(tokens) if isinstance(tokens, Mapping) else _SPARSE_TOKENS
 
 
-def _expansion(settings: Mapping[str, Any], text: str) -> int:
-    """Return the maximum number of terms to which OpenSearch expands each word of a text.
+def _term_count(text: str, settings: Mapping[str, Any]) -> int:
+    """Return the number of terms that OpenSearch searches for a text in a field at most.
 
     Args:
-        settings: The options of the text clause, such as ``fuzziness``.
-        text: The text, which may contain wildcards or ``~``.
+        text: The text with its syntax. In a query string, ``~`` follows a misspelt word, and ``*`` is a wildcard.
+        settings: The settings of the text clause.
     """
-    is_fuzzy = settings.get("fuzziness") is not None or "~" in text
-    terms = _number(settings.get("max_expansions", settings.get("fuzzy_max_expansions")), _FUZZY_TERMS)
-    pattern = _VALUE_CLAUSES if "*" in text or "?" in text else 1
-    return max(terms if is_fuzzy else 1, pattern, _rewritten_terms(settings.get("rewrite")))
+    words = max(1, len(tokenize(text)))
+    misspelt = text.count("~") if settings.get("fuzziness") is None else words
+    expanded = _number(settings.get("max_expansions", settings.get("fuzzy_max_expansions")), _FUZZY_TERMS)
+    per_word = max(_VALUE_CLAUSES if "*" in text or "?" in text else 1, _rewritten_terms(settings.get("rewrite")))
+    return max(words - misspelt, 0) * per_word + misspelt * expanded
 
 
 def _of_word_pattern(kind: str, options: Any) -> int:

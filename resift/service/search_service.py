@@ -51,6 +51,7 @@ from resift.service.interleaved import Interleaved
 from resift.service.served_indices import ServedIndex, ServedIndices, index_not_served
 from resift.service.words import SampledWords
 from resift.sessions.clicks import Clicks
+from resift.sessions.documents import unreadable_note
 from resift.sessions.knowledge import KnowledgeLoader
 from resift.sessions.sessions import Sessions, StoredSession, check_judgements
 from resift.sessions.trials import Trials
@@ -232,8 +233,10 @@ class SearchService:
         ]
         feedback = self.knowledge.learned(judged)
         words = self.knowledge.expansion_words(feedback, effective[-1].index, headers) if effective else ()
+        notes = unreadable_note(judged)
         return {
             **session_summary(session),
+            **({"notes": notes} if notes else {}),
             "judgements": [
                 {**_judgement_details(judgement), "counts": id(judgement) in effective_ids} for judgement in readable
             ],

@@ -93,6 +93,19 @@ def learned_text(source: Mapping[str, Any], fields: Sequence[str]) -> str:
     return document_text(source, [name for name in fields if not _PERSON_FIELD.search(name)] or fields)
 
 
+def unreadable_note(documents: Sequence[JudgedDocument]) -> list[str]:
+    """Return a note if no judged document has a text to learn from. Otherwise, return an empty list.
+
+    For example, an index can keep neither ``_source`` nor stored fields.
+
+    Args:
+        documents: The judged documents of a session.
+    """
+    if not documents or any(document.text.strip() for document in documents):
+        return []
+    return [f"marked documents without a text that can be read, which teach nothing: {len(documents)}"]
+
+
 class FieldLoader:
     """Loads the vectors and sparse tokens of judged documents from an index, and encodes query texts.
 

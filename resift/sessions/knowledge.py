@@ -36,7 +36,7 @@ from resift.feedback.ridge import Background
 from resift.rewriting.knowledge import NO_NEEDS, FieldKnowledge, Knowledge, Needs
 from resift.rewriting.options import Options
 from resift.sessions.clicks import Clicks
-from resift.sessions.documents import Content, FieldLoader, read_documents
+from resift.sessions.documents import Content, FieldLoader, read_documents, unreadable_note
 from resift.sessions.samples import Samples, WordSelector
 from resift.sessions.sessions import MAX_QUERY, Sessions, effective_judgements
 from resift.vectors.similarity import SIMILARITIES
@@ -211,13 +211,15 @@ class KnowledgeLoader:
             notes=notes,
         )
         if feedback is None:
-            return knowledge
+            return replace(knowledge, notes=[*notes, *unreadable_note(documents)])
         indices = (info.name, *info.indices)
         missing = sum(judgement.index in indices for judgement in judgements) - len(searched)
         own_fields = FieldKnowledge(mapped=info.vector_fields)
         if needs.fields:
             own_fields = self.fields.load(info, needs, feedback.for_query, documents, searched, headers)
-        return replace(knowledge, missing_documents=max(0, missing), own_fields=own_fields)
+        if not own_fields.vectors and not own_fields.tokens:
+            notes = [*notes, *unreadable_note(documents)]
+        return replace(knowledge, missing_documents=max(0, missing), own_fields=own_fields, notes=notes)
 
     def _judgements(self, info: IndexInfo, options: Options, headers: Headers) -> tuple[list[Judgement], list[str]]:
         """Read the relevance judgements of a session, and the judgements derived from the clicks of its user.

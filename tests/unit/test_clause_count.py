@@ -65,7 +65,7 @@ def terms(number: int) -> list[dict[str, Any]]:
         ({"multi_match": {"query": "fire", "fields": ["*"]}}, 61 + 2),
         ({"simple_query_string": {"query": "fire"}}, 61 + 2),
         ({"query_string": {"query": "attr_*:fire", "default_field": "title"}}, 4 * 63),
-        ({"query_string": {"query": "fire~1", "default_field": "title"}}, 100),
+        ({"query_string": {"query": "fire~1 bush", "default_field": "title"}}, 52),
         ({"bool": {"must": [TEXT], "filter": terms(7), "must_not": terms(1)}}, 10),
         ({"term": {"day": "2025-01-01"}}, 2),
         ({"range": {"day": {"gte": "2025-01-01"}}}, 2),

@@ -25,7 +25,7 @@ from resift.contracts.documents import (
 )
 from resift.contracts.engine import Engine, Headers
 from resift.contracts.tuning import Tuning
-from resift.errors import EngineError, IndexNotFound
+from resift.errors import AmbiguousDocument, EngineError, IndexNotFound
 from resift.plugin.opensearch.client import (
     call,
     call_for_text,
@@ -49,6 +49,7 @@ from resift.plugin.opensearch.mappings import (
     vector_fields,
 )
 from resift.plugin.opensearch.models import analyzed_tokens, embedding, sparse_tokens
+from resift.plugin.opensearch.stored_fields import has_source, stored_documents
 from resift.query.dsl import PLAIN, VECTOR_FIELD, Body, NestedField, is_compact, is_ours
 
 _MAX_FLOAT32 = 1e38  # limit for numbers that are compared with their 32-bit form
@@ -473,6 +474,30 @@ class OpenSearchEngine(Engine):
         for hit in scroll(self.client, index, body):
             (vector,) = take_vectors([hit], vector_field)
             yield Document(hit["_id"], without_stored_vector(hit["_source"]), vector, _version(hit))
+
+    def documents(
+        self, index: str, ids: Sequence[str], headers: Headers = None, vectors: str = VECTOR_FIELD
+    ) -> dict[str, tuple[dict[str, Any], Floats | None]]:
+        """Return the fields and vectors of documents, also of indices that do not keep ``_source``.
+
+        Of such indices only stored fields and term vectors can be read
+        (see :mod:`resift.plugin.opensearch.stored_fields`).
+        """
+        try:
+            return super().documents(index, ids, headers, vectors)
+        except EngineError:
+            by_index = self._mappings(index, headers)
+            without_source = [name for name, mapping in by_index.items() if not has_source(mapping)]
+            if not without_source:
+                raise
+        others = ",".join(name for name in by_index if name not in without_source)
+        documents = super().documents(others, ids, headers, vectors) if others else {}
+        for id, fields in stored_documents(self.client, without_source, ids, headers):
+            if id in documents:
+                message = f"document {id!r} is in several indices of {index!r}"
+                raise AmbiguousDocument(message, value=id, expected="the index in the hit's _index field")
+            documents[id] = fields, None
+        return documents
 
     def delete(self, index: str, ids: Sequence[str]) -> int:
         """Delete documents by their ids, and return how many of them existed."""

@@ -1,0 +1,80 @@
+"""Documents of indices that do not keep the JSON of documents (``_source`` is disabled).
+
+Their texts can be read if the mapping stores fields (``store``) or term vectors (``term_vector``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from opensearchpy import OpenSearch
+
+from resift.contracts.engine import Headers
+from resift.plugin.opensearch.client import call
+from resift.query.dsl import PLAIN
+
+
+def has_source(mapping: Mapping[str, Any]) -> bool:
+    """Return whether an index keeps the JSON of its documents.
+
+    Args:
+        mapping: The mapping of the index.
+    """
+    return mapping.get("_source", {}).get("enabled", True) is not False
+
+
+def stored_documents(
+    client: OpenSearch, indices: Sequence[str], ids: Sequence[str], headers: Headers
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the id and the readable fields of documents in indices without ``_source``.
+
+    Fields that the index stores have their values. Other text fields have their analyzed words in order, if the index
+    stores term vectors. A document without either has no fields.
+
+    Args:
+        client: The client of opensearch-py.
+        indices: The names of the indices.
+        ids: The ids of the documents.
+        headers: The HTTP headers of the caller.
+    """
+    names = ",".join(indices)
+    size = len(ids) * len(indices)
+    body = {"query": {"ids": {"values": list(ids)}}, "size": size, "_source": False, "stored_fields": ["*"], **PLAIN}
+    hits = call(client.search, index=names, body=body, headers=headers)["hits"]["hits"]
+    request = {"docs": [_term_vectors_request(hit) for hit in hits]}
+    answers = call(client.mtermvectors, body=request, headers=headers)["docs"] if hits else []
+    for hit, answer in zip(hits, answers, strict=True):
+        words = {name: _text(field["terms"]) for name, field in answer.get("term_vectors", {}).items()}
+        values = {name: _single(values) for name, values in hit.get("fields", {}).items()}
+        fields = {**words, **values}
+        yield hit["_id"], {name: value for name, value in fields.items() if not name.startswith("_")}
+
+
+def _term_vectors_request(hit: Mapping[str, Any]) -> dict[str, Any]:
+    routing = {"routing": hit["_routing"]} if "_routing" in hit else {}
+    options = {"fields": ["*"], "offsets": False, "field_statistics": False}
+    return {"_index": hit["_index"], "_id": hit["_id"], **routing, **options}
+
+
+def _single(values: Sequence[Any]) -> Any:
+    """Return the value of a field as in ``_source``: several texts as lines of a text, and a single value alone."""
+    if all(isinstance(value, str) for value in values):
+        return "\n".join(values)
+    return values[0] if len(values) == 1 else list(values)
+
+
+def _text(terms: Mapping[str, Any]) -> str:
+    """Return the words of a field in order, or in any order if their positions are not stored.
+
+    Args:
+        terms: The terms of a field in the answer of ``_mtermvectors``.
+
+    >>> _text({"bush": {"term_freq": 2, "tokens": [{"position": 1}, {"position": 5}]}, "a": {"term_freq": 1}})
+    'a bush bush'
+    """
+    words: list[tuple[int, str]] = []
+    for word, values in terms.items():
+        tokens = values.get("tokens") or [{}] * values.get("term_freq", 1)
+        words += [(token.get("position", 0), word) for token in tokens]
+    return " ".join(word for _, word in sorted(words))
