@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
+from documented_kinds import write_effects
 from flask import Flask
 from known_differences import KnownDifferences
 from three_ways import OpenSearchClient, ThreeWays
@@ -16,6 +17,26 @@ from resift.reranker import Config, create_app
 from resift.service.search_service import SearchService
 
 COUNTS = pytest.StashKey[Counter[str]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that writes the table of what a session does to each kind of search."""
+    parser.addoption("--write-kinds", action="store_true", help="write the table of kinds in docs/rewriting.md")
+
+
+@pytest.fixture(scope="session")
+def write_effect(pytestconfig: pytest.Config) -> Iterator[Callable[[str, str, str], None] | None]:
+    """A function that notes the effect of a session on a kind of search, or None without ``--write-kinds``."""
+    if not pytestconfig.getoption("--write-kinds"):
+        yield None
+        return
+    effects: dict[str, dict[str, str]] = {}
+
+    def write(kind: str, variant: str, effect: str) -> None:
+        effects.setdefault(kind, {})[variant] = effect
+
+    yield write
+    write_effects(effects)
 
 
 def pytest_configure(config: pytest.Config) -> None:

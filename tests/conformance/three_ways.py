@@ -105,12 +105,14 @@ class ThreeWays:
 
     Attributes:
         counts: How many searches were sent, how many of them failed plainly, and what became of those in a session.
+        effect: What a session did to the latest search, in English. "" if there was no document to mark.
     """
 
     def __init__(self, cluster: OpenSearchClient, service: FlaskClient) -> None:
         self.cluster = cluster
         self.service = service
         self.counts = Counter[str]()
+        self.effect = ""
         self._names = itertools.count()
         self._sessions: dict[str, tuple[str, list[Difference]]] = {}
 
@@ -125,6 +127,7 @@ class ThreeWays:
         sometimes fails at a search that it answers the next time.
         """
         self.counts["searches"] += 1
+        self.effect = ""
         plain = self.send(search)
         self.counts["failed plainly"] += not plain.is_success
         found = self._differences(search, plain, self.counts)
@@ -240,6 +243,7 @@ class ThreeWays:
         if response.status_code != 200:
             return Answer(response.status_code, received), body, f"{response.status_code} of the service"
         outcome, reason = received["resift"]["outcome"], received["resift"].get("reason", "")
+        self.effect = _effect(body, received["body"], reason)
         if _CRASH.fullmatch(reason):
             return Answer(500, {"error": reason}), body, outcome
         return None, received["body"], outcome
@@ -293,6 +297,19 @@ class ThreeWays:
                 message = response.get_json()["error"]["message"]
                 refused.append(Difference("marks", f"marks: the service answers {response.status_code}: {message}"))
         return session, refused
+
+
+def _effect(body: Json, rewritten: Json, reason: str) -> str:
+    """Return what the rewriting did to a search, in English.
+
+    Args:
+        body: The body before the rewriting.
+        rewritten: The rewritten body.
+        reason: The reason that the service states if it did not rewrite all of the body.
+    """
+    added = [name for name in ("query", "rescore") if body.get(name) != rewritten.get(name)]
+    done = "rescored" if "rescore" in added else "words added" if added else "left alone"
+    return f"{done}: {reason}" if reason else done
 
 
 def _refused(plain: Answer, failure: Answer) -> list[Difference]:
