@@ -279,8 +279,8 @@ QUERIES: Mapping[str, Kind] = {
     "no query": Kind({"size": COUNT}),
     "a long text": query({"match": {"text": " ".join([*WORDS, *(f"word{number}" for number in range(900))])}}),
     "bool of 1,000 terms": query({"bool": {"should": [{"term": {"text": f"w{at}"}} for at in range(999)] + [TEXT]}}),
-    "bool of 600 ranges": query(
-        {"bool": {"must": [TEXT], "should": [{"range": {"n": {"gte": at}}} for at in range(600)]}}
+    "bool of 510 ranges": query(
+        {"bool": {"must": [TEXT], "should": [{"range": {"n": {"gte": at}}} for at in range(510)]}}
     ),
 }
 
