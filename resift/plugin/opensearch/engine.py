@@ -490,8 +490,8 @@ class OpenSearchEngine(Engine):
             without_source = [name for name, mapping in by_index.items() if not has_source(mapping)]
             if not without_source:
                 raise
-        others = ",".join(name for name in by_index if name not in without_source)
-        documents = super().documents(others, ids, headers, vectors) if others else {}
+        with_source = ",".join(name for name in by_index if name not in without_source)
+        documents = super().documents(with_source, ids, headers, vectors) if with_source else {}
         for id, fields in stored_documents(self.client, without_source, ids, headers):
             if id in documents:
                 message = f"document {id!r} is in several indices of {index!r}"
