@@ -341,7 +341,7 @@ class Index:
 
 
 class Session:
-    """A search session, in which marked documents improve later searches.
+    """A search session, in which a user marks documents and thereby improves later searches.
 
     A session is opened by :meth:`Index.session`. Its judgements are stored under its id and are shared by all objects
     and processes that open a session with this id. To share sessions between machines, store them in the cluster (see

@@ -105,11 +105,12 @@ class StoredSet:
 
 
 def readable(source: Mapping[str, Any], fields: Sequence[str]) -> str:
-    """Return the text of a document for display, without HTML tags and with one field per line.
+    """Return the text of a document for display, without HTML tags.
 
     Args:
         source: The fields of the document (its ``_source``).
-        fields: The names of the fields to return. If empty, all fields are returned in a single line.
+        fields: The names of the fields to show, each on a line of its own. If empty, all fields are shown on a single
+            line.
     """
     selections = [[name] for name in fields] or [[]]
     values = (plain_text(document_text(source, selection)).strip() for selection in selections)

@@ -46,8 +46,8 @@ _WORD = regex.compile(r"[\p{L}\p{M}]+(?:[-'’][\p{L}\p{M}]+)*")
 class Catalogue:
     """Lists the searchable indices, and chooses how the search page shows the documents of each index.
 
-    All requests to the engine use the caller's rights. Results are cached for ten minutes, separately for each set of
-    caller's headers.
+    All requests to the engine use the caller's rights. Results are cached for ten minutes. Callers with different HTTP
+    headers do not share cached results.
 
     Args:
         engine: The search engine.

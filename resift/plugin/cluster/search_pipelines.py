@@ -182,12 +182,15 @@ def original_pipeline(name: str | None, pipelines: Mapping[str, PipelineBody]) -
 
 
 def original_default(index: str, current: str | None, pipelines: Mapping[str, PipelineBody]) -> str | None:
-    """Return the default search pipeline of an index as it was before searches were attached.
+    """Return the default search pipeline that an index had before its searches were attached.
 
     Args:
-        index: Name of the index.
-        current: Its default search pipeline, or None.
+        index: The name of the index.
+        current: The name of the current default search pipeline of the index, or None.
         pipelines: The bodies of all pipelines, by name.
+
+    Returns:
+        The name of the pipeline, or None if the index had no default search pipeline.
     """
     body = pipelines.get(current or "")
     # A snapshot restores the settings of an index without the pipeline that Resift created for it.

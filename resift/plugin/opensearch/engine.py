@@ -215,7 +215,12 @@ class OpenSearchEngine(Engine):
             headers: The HTTP headers of the caller.
 
         Returns:
-            The query vector, of shape (n_dimensions,).
+            The query vector, of shape (n_dimensions,). This engine never returns None, which other engines use if they
+            have no such models.
+
+        Raises:
+            EngineError: If the cluster refuses the request, or if the model returns no vector.
+            EngineUnavailable: If the model does not answer within 0.7 seconds.
         """
         return embedding(self.client, model, text, headers)
 
