@@ -18,7 +18,7 @@ LOGGING = {"debug", "info", "warning", "error", "exception", "warn"}
 
 @dataclass(frozen=True)
 class Mutant:
-    """A change of a module's source: the bytes from ``start`` to ``end`` are replaced by ``after``."""
+    """A change of a module's source: the bytes from ``start`` to ``end`` are replaced with ``after``."""
 
     path: str
     line: int

@@ -6,7 +6,7 @@
     RESIFT_DATA=… python benchmarks/other_words.py make     # write benchmarks/data/other_words.json
 
 The queries are titles of documents in Cranfield and CISI, for which only this document is relevant, and queries of
-chorus with people's judgements. Each content word is replaced by the nearest word with another stem, by the mean cosine
+chorus with people's judgements. Each content word is replaced with the nearest word of another stem, by the mean cosine
 of vectors of GloVe and spaCy, which searches do not use. refused_words.txt lists replacements that have another meaning
 in these texts.
 """
@@ -120,7 +120,7 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def replace_words(text: str, nearest: NearestWord) -> str | None:
-    """Replace the content words of a text by their nearest words.
+    """Replace the content words of a text with their nearest words.
 
     Returns:
         The replacements, or None if fewer than two thirds of the content words have a nearest word.

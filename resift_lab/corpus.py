@@ -76,7 +76,7 @@ def hashed_ngrams(word: str, sizes: Iterable[int], buckets: int) -> list[int]:
     """Return the hash buckets of a word's character n-grams.
 
     Args:
-        word: The word.
+        word: The word to split into n-grams.
         sizes: The sizes of the n-grams, in characters.
         buckets: The number of buckets.
 

@@ -42,7 +42,7 @@ def fingerprints_in(info: Mapping[str, Any]) -> list[str]:
     """Read the fingerprints of training queries that :func:`joined_fingerprints` stored in ``info["seen"]``.
 
     Args:
-        info: The ``info`` of a model or a table of word vectors.
+        info: The metadata of a model or a table of word vectors, its attribute ``info``.
 
     Returns:
         The fingerprints; an empty list for a model that was not trained on queries.

@@ -181,14 +181,14 @@ def retrieval(
     summary = f"{report['queries']} queries, {report['documents']} documents"
     if len(collection.queries) < available:
         summary += f"; {trained_on} queries that the model was trained on were skipped"
-    choice.print_report(report, _reported(report), summary + _skipped(report, "without a relevant document"))
+    choice.print_report(report, _metrics_to_print(report), summary + _skipped(report, "without a relevant document"))
 
 
 def _collection(folder: str, judgments: str | None, shares: tuple[float, ...] | None) -> Collection:
     """Read a test collection from a folder in BEIR's layout.
 
     Args:
-        folder: The folder.
+        folder: The folder in BEIR's layout.
         judgments: The path of a judgement list that replaces the queries and judgements of the folder, or None.
         shares: Shares of training, validation and test queries, such as (60, 10, 30). If set, only the test queries are
             returned. None returns all queries.
@@ -199,12 +199,12 @@ def _collection(folder: str, judgments: str | None, shares: tuple[float, ...] | 
     return collection if shares is None else with_queries(collection, block_split(collection, shares).test.tolist())
 
 
-def _reported(report: dict[str, Any]) -> tuple[str, ...]:
+def _metrics_to_print(report: dict[str, Any]) -> tuple[str, ...]:
     """Return the names of the metrics to print.
 
     Args:
-        report: The metrics by name. The metrics of condensed rankings, from which documents without a judgement were
-            removed, are printed only if the report contains them.
+        report: The metrics by name. Metrics of condensed rankings, which leave out unjudged documents, are printed only
+            if the report contains them.
     """
     from resift_lab.evaluation.protocol import CONDENSED
 

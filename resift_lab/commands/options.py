@@ -145,10 +145,10 @@ def shares_of(context: Any, parameter: Any, value: str | None) -> tuple[float, .
 
 
 def checkpoint_beside(out: str) -> Path:
-    """Return the path of the checkpoint file for a training, and create its parent folder.
+    """Return the path of the checkpoint file of a training run, and create its parent folder.
 
     Args:
-        out: The folder that the training writes its result to.
+        out: The folder that the training run writes its result to.
 
     Returns:
         The path ``OUT.checkpoint``, next to the folder.

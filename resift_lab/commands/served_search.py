@@ -115,7 +115,7 @@ class IndexSearch:
         """Choose the weight of the vectors and the size of the rescore window for a search.
 
         Args:
-            search: The search.
+            search: The simulated search.
             feedback: The feedback of the session, or None for a search without a session.
 
         Returns:
@@ -132,7 +132,7 @@ class IndexSearch:
 
 
 class ServedSearch(IndexSearch):
-    """A search of a new, temporary index, exactly as the service would run it.
+    """A search of a new, temporary index that gives the same hits as the service.
 
     Creating the object indexes the documents in an embedded engine in memory.
 

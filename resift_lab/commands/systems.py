@@ -87,7 +87,7 @@ class SystemChoice:
         """Print a report, as JSON with ``--json`` and otherwise as a table.
 
         Args:
-            report: The report.
+            report: A report from :mod:`resift_lab.evaluation.report`.
             metrics: The names of the metrics to show in the table.
             summary: A line to print above the table.
         """

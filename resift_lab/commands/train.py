@@ -85,7 +85,13 @@ def rn_bof(settings: dict[str, Any], size: int, seed: int, **files: Any) -> None
 def _train_labelled(options: RoBoewOptions, file: str, out: str, vectors: str) -> None:
     """Train on a file of labelled documents, print the result, and save the model if training improved it.
 
-    If training did not improve the model, exit with status 3.
+    If training did not improve the model, nothing is saved, and the command exits with status 3.
+
+    Args:
+        options: The settings of the training.
+        file: The path of the file with the documents and their labels.
+        out: The folder to save the model in.
+        vectors: The name or folder of the word vectors to start from.
     """
     with needs_extra("lab", "training"):
         from resift_lab.training.supervised import train as fit

@@ -192,6 +192,9 @@ def _indexed(engine: OpenSearchEngine, index: str, field: str, fields: Sequence[
         field: The ``knn_vector`` field with the vectors.
         fields: The names of the text fields. None guesses them from some documents, and prints them.
 
+    Returns:
+        The texts and vectors of the documents in the sample that have a vector.
+
     Raises:
         BadInput: If ``field`` is not a ``knn_vector`` field, or no document has a vector in it.
     """
@@ -217,10 +220,10 @@ def _indexed(engine: OpenSearchEngine, index: str, field: str, fields: Sequence[
 
 
 def _report_lines(evaluation: dict[str, Any], seconds: float) -> list[str]:
-    """Describe the result of a training in lines of text.
+    """Describe the result of a training run in lines of text.
 
     Args:
-        evaluation: The evaluation that the training has stored in ``info["taught"]`` of the word vectors.
+        evaluation: The evaluation that training has stored in the model, as ``model.table.info["taught"]``.
         seconds: The duration of the training.
     """
     heads = ("untrained", "trained", "teacher")

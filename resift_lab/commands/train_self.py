@@ -75,7 +75,8 @@ def adapt_files(files: Files, fields: Sequence[str], out: str | Path, vectors: s
     vectors is saved instead.
 
     Args:
-        files: The files of documents. They can be read again afterwards, for example to index the documents.
+        files: The files of documents. Their position is reset afterwards, so that the progress bar of the next pass,
+            such as indexing, starts at 0.
         fields: The names of the text fields.
         out: The folder to write the model to.
         vectors: The name or folder of the word vectors to adapt.

@@ -24,9 +24,9 @@ class JudgedCollection:
 
     Attributes:
         collection: The documents, the queries and their grades.
-        candidates: For each query, positions in ``collection.documents``: the documents that a reranker may be trained
-            to reorder. First the documents that were judged irrelevant, then the engine's best hits, then other
-            documents.
+        candidates: For each query, the documents that a reranker may be trained to reorder, as positions in
+            ``collection.documents``. Documents that were judged irrelevant come first, then the engine's best hits,
+            then other documents.
         missing: Number of judgements whose document no longer exists in the index.
     """
 
@@ -63,7 +63,7 @@ def judged_collection(engine: Engine, judgements: Sequence[Judgement], index: st
         raise BadInput(f"nobody found a document of {index} relevant", value=index, expected="marks or clicks")
     candidates = []
     for query, graded in relevant.items():
-        best = [positions[id] for id in _best(engine, index, query, fields, pool) if id in positions]
+        best = [positions[id] for id in _best_hits(engine, index, query, fields, pool) if id in positions]
         candidates.append(_candidates(graded, best, pool, len(texts)))
     queries = list(relevant)
     collection = Collection(
@@ -84,7 +84,7 @@ def sum_grades(judgements: Sequence[Judgement], names: Mapping[str, T]) -> dict[
     """Add up the grades that different sessions or clients gave to the same document for the same query.
 
     Args:
-        judgements: The judgements.
+        judgements: Judgements from all sessions or clients.
         names: The key of each document in the result, by document id. Judgements of documents that are not in ``names``
             are ignored.
 
@@ -100,14 +100,14 @@ def sum_grades(judgements: Sequence[Judgement], names: Mapping[str, T]) -> dict[
     return grades
 
 
-def _best(engine: Engine, index: str, query: str, fields: list[str], size: int) -> list[str]:
-    """Search an index for a text.
+def _best_hits(engine: Engine, index: str, query: str, fields: list[str], size: int) -> list[str]:
+    """Search an index for a text by BM25.
 
     Args:
         engine: The engine with the index.
         index: The name of the index.
         query: The text to search for.
-        fields: The text fields.
+        fields: The text fields to search.
         size: Maximum number of hits.
 
     Returns:

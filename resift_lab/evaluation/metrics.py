@@ -90,7 +90,7 @@ def precision_at(similarity: NDArray[Any], relevant: NDArray[Any], k: int) -> Nu
     Args:
         similarity: Similarities of the queries to N documents, see :func:`relevance_by_rank`.
         relevant: Relevance of the documents, see :func:`relevance_by_rank`.
-        k: Number of top-ranked documents, from 1.
+        k: Number of top-ranked documents, at least 1.
 
     Returns:
         Values from 0 to 1, shape (Q,).

@@ -93,6 +93,8 @@ def unit_matrix(matrix: Matrix) -> Matrix:
 def _block_function(similarity: str, sparse: bool) -> Block:
     """Return the function that computes the similarities of a block of queries to all documents.
 
+    The function takes the vectors of the queries and of the documents.
+
     Args:
         similarity: Name of the similarity.
         sparse: Whether the vectors are sparse matrices.
@@ -120,8 +122,8 @@ def _sparse_dot(queries: Matrix, database: Matrix) -> NDArray[Any]:
     words.
 
     Args:
-        queries: Shape (B, K).
-        database: Shape (N, K).
+        queries: The vectors of the queries, shape (B, K).
+        database: The vectors of the documents, shape (N, K).
 
     Returns:
         A dense array of shape (B, N).

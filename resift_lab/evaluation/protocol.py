@@ -20,7 +20,7 @@ from resift_lab.evaluation.pairwise import Matrix, similarity_blocks
 from resift_lab.evaluation.same_class import SameClassScores, same_class_scores
 from resift_lab.evaluation.served import SearchableCollection, Serve, SimulatedSearch, scores_of, served_by
 from resift_lab.evaluation.significance import bootstrap_mean, paired_randomization
-from resift_lab.evaluation.system import System, known_by, weights_of
+from resift_lab.evaluation.system import System, known_word_share, weights_of
 from resift_lab.fingerprints import fingerprints
 
 RECALLS = (1, 3, 5, 10, 100)
@@ -206,7 +206,7 @@ def run_hybrid(
     own, alpha = alpha is None, weights_of(system)[0] if alpha is None else alpha
     term_queries, queries = lexical.queries(collection.queries), system.queries(collection.queries)
     search = _search(serve, system, collection, database)
-    known = partial(known_by, system) if own else None
+    known = partial(known_word_share, system) if own else None
     mixed, first, second = (_Rankings(collection) for _ in range(3))
     for rows, semantic in similarity_blocks(queries, database, system.similarity):
         # BM25's blocks may be smaller, because its rows are wider

@@ -231,7 +231,7 @@ def _parameters(name: str, baseline: Baseline) -> list[int]:
     """Parse the numbers in the name of a baseline, such as the 100 and the 2 in ``lsi:100,2``.
 
     Args:
-        name: The name.
+        name: The name of the baseline.
         baseline: The kind of baseline, which determines how many numbers are allowed.
 
     Returns:

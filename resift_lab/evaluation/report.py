@@ -116,7 +116,7 @@ def topics_table(report: Mapping[str, Any], metrics: Sequence[str]) -> str:
     all judgements of the session (WHOLE).
 
     Args:
-        report: The report.
+        report: A report that :func:`topics_report` returned.
         metrics: Names of the metrics to show.
     """
     rows = [["SECOND QUERY", "QUERIES", "METRIC", "BEFORE", "AFTER", "WHOLE"]]

@@ -78,7 +78,7 @@ def simulate(collection: Collection, seed: int, batch: int, target: float, docum
     repeatedly ranks the unread documents, reads the best ``batch`` of them and takes their labels from the collection.
 
     Args:
-        collection: The collection.
+        collection: The test collection to review.
         seed: Seed of the random choice of the first two documents.
         batch: Number of documents that are read before the ranking is updated.
         target: The recall at which the review may stop, 0 to 1.

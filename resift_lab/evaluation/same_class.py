@@ -71,7 +71,7 @@ def same_class_scores(
             f"{len(query_labels)} and {len(database_labels)} labels",
             expected=f"one for each of {queries.shape[0]} queries and {database.shape[0]} documents",
         )
-    query_classes, classes = _numbered(query_labels, database_labels)
+    query_classes, classes = _label_numbers(query_labels, database_labels)
     ranks = (*top, *SCOPES)
     curve, best = np.full((len(query_classes), LEVELS), np.nan), np.full((len(query_classes), len(top)), np.nan)
     plain = np.full((len(query_classes), len(ranks)), np.nan)
@@ -91,14 +91,14 @@ def same_class_scores(
     )
 
 
-def _numbered(*sides: Sequence[Any] | NDArray[Any]) -> list[NDArray[np.int64]]:
-    """Replace labels with integers, so that equal labels have the same integer in all lists.
+def _label_numbers(*label_lists: Sequence[Any] | NDArray[Any]) -> list[NDArray[np.int64]]:
+    """Replace labels with integers. Equal labels get the same integer, also in different lists.
 
     Args:
-        *sides: Lists of labels.
+        *label_lists: Lists of labels.
 
     Returns:
         An integer array for each list.
     """
     numbers: dict[Any, int] = {}
-    return [np.array([numbers.setdefault(label, len(numbers)) for label in labels], np.int64) for labels in sides]
+    return [np.array([numbers.setdefault(label, len(numbers)) for label in labels], np.int64) for labels in label_lists]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from resift.arrays import Floats
 from resift.feedback.judgements import JudgedDocument
 from resift.feedback.methods import DEFAULT_METHOD
-from resift_lab.evaluation.system import System, known_by, weights_of
+from resift_lab.evaluation.system import System, known_word_share, weights_of
 
 RANKED = 1000  # as many as TREC's runs hold
 
@@ -29,7 +29,7 @@ class SimulatedSearch:
     Attributes:
         text: The query text.
         vector: The query vector, of shape (K,) for K dimensions.
-        alpha: Weight of the similarity against BM25 in a search without feedback, 0 to 1.
+        alpha: Weight of the similarity relative to BM25 in a search without feedback, 0 to 1.
         max_alpha: The value that this weight approaches as feedback grows, 0 to 1.
         judged: The judged documents of the session. Document ids are positions in the collection.
         method: Name of the feedback method.
@@ -109,7 +109,7 @@ def served_by(serve: Serve, system: System, documents: Sequence[str]) -> Served:
     search = serve(documents, np.asarray(system.fit(documents)), system.similarity, lambda word: 1.0)
     alpha = weights_of(system)[0]
     return lambda query: search.hits(
-        SimulatedSearch(query, system.queries([query])[0], alpha, alpha, known_share=partial(known_by, system))
+        SimulatedSearch(query, system.queries([query])[0], alpha, alpha, known_share=partial(known_word_share, system))
     )
 
 

@@ -20,10 +20,12 @@ MAX_ALPHA = ADAPTED_MAX_ALPHA  # of systems that do not say what their weight co
 class System(Protocol):
     """The interface of a retrieval system, which converts texts to vectors and compares the vectors by a similarity.
 
-    A system learns from the documents only, never from the queries. It may have these optional attributes: ``table``
-    (its word vectors), ``alpha`` and ``max_alpha`` (the weights of its similarity against BM25, see
-    :func:`weights_of`), ``seen`` (fingerprints of the queries that it was trained on), and ``note`` (a warning for the
-    user, set by ``fit``).
+    A system learns from the documents only, never from the queries. It may have these optional attributes:
+
+    - ``table``: its word vectors.
+    - ``alpha`` and ``max_alpha``: the weights of its similarity relative to BM25, see :func:`weights_of`.
+    - ``seen``: fingerprints of the queries that it was trained on.
+    - ``note``: a warning for the user, which ``fit`` sets.
 
     Attributes:
         similarity: Name of a similarity, or a function that compares two matrices of vectors.
@@ -59,8 +61,8 @@ class Encoder:
         encode: A function that returns the vectors of n texts, shape (n, K) for K dimensions, float32.
         similarity: Name of the similarity.
         table: The word vectors that the encoder uses, or None if it does not use word vectors.
-        alpha: Weight of the similarity against BM25 in a search without feedback, 0 to 1.
-        max_alpha: The value that this weight approaches as a user judges more documents, 0 to 1.
+        alpha: Weight of the similarity relative to BM25 in a search without feedback, 0 to 1.
+        max_alpha: The largest weight, which is approached as a user judges more documents, 0 to 1.
     """
 
     def __init__(
@@ -85,7 +87,7 @@ class Encoder:
 
 
 class Taught(Encoder):
-    """A retrieval system with two encoders: a small student model for queries, and its teacher for documents.
+    """A retrieval system of two models: a small student model encodes queries, and its large teacher encodes documents.
 
     Args:
         fit: The teacher's function that encodes documents.
@@ -105,7 +107,7 @@ class Taught(Encoder):
         return self._fit(documents)
 
 
-def known_by(system: System, text: str) -> float:
+def known_word_share(system: System, text: str) -> float:
     """Return the share of a query's words for which a system has word vectors.
 
     Args:
@@ -124,13 +126,13 @@ def known_by(system: System, text: str) -> float:
 
 
 def weights_of(system: System) -> tuple[float, float]:
-    """Return the weights of a system's similarity against BM25.
+    """Return the weights of a system's similarity relative to BM25.
 
     Args:
         system: The system, after ``fit``.
 
     Returns:
-        The weight in a search without feedback, and the value that the weight approaches as a user judges more
+        The weight in a search without feedback, and the largest weight, which is approached as a user judges more
         documents. Both are from 0 to 1.
     """
     return getattr(system, "alpha", DEFAULT_ALPHA), getattr(system, "max_alpha", MAX_ALPHA)

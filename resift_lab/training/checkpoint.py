@@ -70,7 +70,7 @@ def network_state(network: torch.nn.Module, optimizers: Sequence[torch.optim.Opt
     """Return the weights of a network and the states of its optimisers, to save them in a checkpoint.
 
     Args:
-        network: The network.
+        network: The PyTorch network.
         optimizers: The optimisers.
     """
     return {"network": network.state_dict(), "optimizers": [optimizer.state_dict() for optimizer in optimizers]}
@@ -83,7 +83,7 @@ def restore_network(
 
     Args:
         state: The state that :func:`network_state` returned.
-        network: The network.
+        network: The PyTorch network.
         optimizers: The optimisers.
     """
     network.load_state_dict(state["network"])

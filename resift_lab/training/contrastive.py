@@ -75,8 +75,8 @@ def fit(
 def split_in_two(ids: Ids, rng: np.random.Generator) -> tuple[Ids, Ids]:
     """Split the words of a document into two parts at random.
 
-    With a chance of 0.5, each word is assigned to a random part. Otherwise, runs of n words are assigned to the two
-    parts alternately, where n is random from 4 to 24.
+    There are two ways to split, each with probability 0.5. Either each word goes to a random part, or consecutive runs
+    of n words go to the two parts in turn, where n is a random number from 4 to 24.
 
     Args:
         ids: The word ids of the document, in the order of its words.

@@ -193,7 +193,7 @@ def first_words(table: WordVectors, texts: Sequence[str]) -> list[Any]:
 
     Args:
         table: The word vectors.
-        texts: The texts.
+        texts: The texts to look up.
 
     Returns:
         For each text, the row numbers of its words in the table.

@@ -56,7 +56,7 @@ class Verdict:
     """The result of :meth:`Gate.judge`: whether a model's vectors improve the ranking, and which weight they need.
 
     Attributes:
-        alpha: The best weight of the vectors against BM25, or 0 if the vectors do not improve the ranking.
+        alpha: The best weight of the vectors relative to BM25, or 0 if the vectors do not improve the ranking.
         with_vectors: nDCG@10 of searches with the best weight, averaged over the queries for each of the n test
             documents, shape (n,).
         text_only: nDCG@10 of the same searches by BM25 alone, shape (n,).

@@ -45,7 +45,7 @@ def _shares_of(label: Label, number: int) -> dict[str, float]:
 
     Args:
         label: The name of a class, or a mapping of class names to weights.
-        number: The number of the document, from 1, for the error message.
+        number: The position of the document, counted from 1, for the error message.
 
     Raises:
         BadInput: If the label is invalid.

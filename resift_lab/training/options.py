@@ -39,13 +39,13 @@ def at_least(minimum: int, settings: object, *names: str) -> None:
 
 
 def _check_held_back(share: float) -> None:
-    """Check the share of documents that are excluded from training for evaluation.
+    """Check the share of documents to hold out from training, for evaluation.
 
     Args:
-        share: The share.
+        share: The share, which must be above 0 and at most 0.5.
 
     Raises:
-        BadInput: If the share is not above 0 and at most 0.5.
+        BadInput: If the share is out of range.
     """
     if not 0 < share <= 0.5:
         raise BadInput(f"held_back is {share}", value=share, expected="more than 0, at most 0.5")
@@ -212,8 +212,8 @@ class LateInteractionOptions:
     The defaults were chosen on the first 70 % of the questions of a part of SQuAD.
 
     Attributes:
-        epochs: The number of passes over the queries. It is increased to at most 20 if a training would have fewer than
-            150 steps, see :meth:`epochs_for`.
+        epochs: The number of passes over the queries. It is increased to at most 20 if a training run would have fewer
+            than 150 steps, see :meth:`epochs_for`.
         batch: The maximum number of queries per step, see :meth:`batch_size`.
         negatives: The number of irrelevant documents that are compared with each relevant document. They are drawn
             anew in each epoch.

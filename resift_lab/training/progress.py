@@ -22,10 +22,9 @@ class StepCounter:
         self._report(self.done + count)
 
     def stage(self) -> Progress:
-        """Return a progress function for the next stage.
+        """Start the next stage, and return a function that reports its progress.
 
-        The stage calls the function with the number of its own finished steps, from 0. The counter adds the steps of
-        earlier stages.
+        The function takes the number of finished steps of this stage. The counter adds the steps of earlier stages.
         """
         before = self.done
         return lambda done, _: self._report(before + done)

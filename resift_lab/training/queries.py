@@ -171,8 +171,8 @@ def train_queries(
 
     Returns:
         The trained model. ``model.table.info["taught"]`` contains the evaluation (see :func:`_evaluation`), the weight
-        ``alpha`` of the similarity against BM25, and ``why``, an explanation of this weight. The weight is chosen by
-        :mod:`resift_lab.training.gate`.
+        ``alpha`` of the similarity relative to BM25, and ``why``, an explanation of this weight. The weight is chosen
+        by :mod:`resift_lab.training.gate`.
 
     Raises:
         BadInput: If there are too few documents, or their vectors were not computed by the teacher.
@@ -192,7 +192,7 @@ class _QueryTraining:
 
     Args:
         documents: The documents, and optionally the teacher's vectors of the documents.
-        teacher: The teacher.
+        teacher: The model that encodes the texts.
         vectors: General word vectors, for words that the documents do not contain.
         options: The settings of the training.
         progress: A function that is called with the number of encoded texts and the total number, or None.
@@ -475,7 +475,7 @@ def _usable(texts: Sequence[str], options: QueryOptions, rng: np.random.Generato
     """Select the texts with at least two words, or a random sample of these texts.
 
     Args:
-        texts: The texts.
+        texts: The texts of all documents.
         options: The settings of the training. ``options.limit`` is the maximum size of the sample.
         rng: Random generator that draws the sample.
 

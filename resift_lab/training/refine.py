@@ -169,7 +169,7 @@ def _fitted(
         progress: A function that is called with the number of finished steps and the total number.
 
     Returns:
-        The word vectors, each of length 1, shape (V, D), and the word weights, shape (V,).
+        The word vectors, each of unit length, shape (V, D), and the word weights, shape (V,).
     """
     ids, offsets = vectors.ids(texts)
     counts = word_counts([ids[start:end] for start, end in pairwise(offsets)], len(vectors))

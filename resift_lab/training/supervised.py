@@ -143,7 +143,7 @@ class _Run:
     Attributes:
         epochs: The number of completed epochs.
         table: The words to train, with their initial vectors.
-        network: The network.
+        network: The network that is trained.
     """
 
     def __init__(self, texts: Sequence[str], targets: Floats, vectors: WordVectors, options: RoBoewOptions) -> None:

@@ -34,8 +34,8 @@ _EXPECTED = 'a response in the format of OpenAI\'s embeddings, {"data": [{"index
 class Teacher:
     """A large model, whose vectors a smaller model is trained to imitate. Its vectors are cached in a folder.
 
-    Texts that were encoded before are read from the cache, for example when an interrupted training is repeated, or
-    when a training is repeated with other settings.
+    Texts that were encoded before are read from the cache, for example when a training run is resumed, or repeated with
+    other settings.
 
     Args:
         name: The name of the model, which is part of the cache's keys.

@@ -59,7 +59,7 @@ def _frequent_words(texts: Sequence[str], min_count: int) -> list[str]:
     """Return the words that occur in many texts, most frequent first.
 
     Args:
-        texts: The texts.
+        texts: The texts to count words in.
         min_count: The minimum number of texts that contain a word.
     """
     tokens = [tokenize(text) for text in texts]

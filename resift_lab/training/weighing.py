@@ -34,7 +34,7 @@ def choose_weight(model: Model, texts: Iterable[str], seed: int = 0) -> Tuning |
     weight is chosen by searching for words from the documents (:class:`resift_lab.training.gate.Gate`).
 
     Args:
-        model: The model.
+        model: The model whose vectors are weighed.
         texts: The texts of documents in the index.
         seed: The seed of all random choices.
 

@@ -55,7 +55,7 @@ def train(
     """Train a model that predicts which document is meant by a query.
 
     Args:
-        documents: The documents.
+        documents: The documents with their titles.
         vectors: The word vectors for the words of queries.
         options: The settings of the training.
         progress: A function that is called with the number of processed examples and the total number.
@@ -120,7 +120,7 @@ def _examples(
         pairs: The queries, each with its document.
         retriever: The retriever, whose best documents for a query are an input of the network.
         view: The encoder of queries as inputs of the network.
-        speller: The speller.
+        speller: The speller, which corrects typing errors.
         options: The settings of the training.
     """
     rng = np.random.default_rng(options.seed)
@@ -309,7 +309,7 @@ def _best_retriever_weight(model: Word2Doc, choosing: dict[str, int], seed: int)
     The queries are keywords that were not used in training, some of them with typing errors.
 
     Args:
-        model: The model.
+        model: The word2doc model.
         choosing: The position of the correct document of each keyword.
         seed: The seed of the typing errors.
     """

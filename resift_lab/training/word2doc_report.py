@@ -67,10 +67,10 @@ def judge(model: Word2Doc, seed: int = 0) -> dict[str, Any]:
 def _ranks_of_systems(
     model: Word2Doc, queries: Sequence[str], answers: Sequence[int], kind: str, rng: np.random.Generator
 ) -> Ranks:
-    """Rank the correct documents of queries by word2doc and by the systems that it is compared with.
+    """Add typing errors to queries, and rank the correct document of each query by word2doc and by other systems.
 
     Args:
-        model: The model.
+        model: The word2doc model.
         queries: The queries without typing errors.
         answers: The position of the correct document of each query.
         kind: The kind of typing error that is added to the queries.
@@ -89,17 +89,17 @@ def _ranks_of_systems(
 
 
 def _network_ranks(model: Word2Doc, queries: Sequence[str], answers: Sequence[int]) -> Ranks:
-    """Rank the correct documents of queries by word2doc, and by its network without the retriever's scores.
+    """Rank the correct document of each query, once by word2doc and once by its network alone.
 
-    Documents with equal scores share the best rank.
+    Word2doc adds the scores of its network and its retriever. Documents with equal scores share the best rank.
 
     Args:
-        model: The model.
-        queries: The queries.
+        model: The word2doc model.
+        queries: The texts of the queries.
         answers: The position of the correct document of each query.
 
     Returns:
-        The rank of the correct document of each query, by the name of the system.
+        The rank of the correct document of each query, for ``word2doc`` and for ``network``.
     """
     ranks: dict[str, list[NDArray[np.int64]]] = {"word2doc": [], "network": []}
     for start in range(0, len(queries), BATCH):
@@ -111,15 +111,15 @@ def _network_ranks(model: Word2Doc, queries: Sequence[str], answers: Sequence[in
 
 
 def _retriever_ranks(retriever: HashedRetriever, queries: Sequence[str], answers: Sequence[int]) -> NDArray[np.int64]:
-    """Rank the correct documents of queries by the retriever.
+    """Return the rank of each query's correct document among the retriever's hits.
 
     Args:
-        retriever: The retriever.
+        retriever: The retriever to measure.
         queries: The n queries.
         answers: Position of the correct document of each query.
 
     Returns:
-        Ranks from 1, shape (n,). The rank is 11 for documents below the first ten.
+        Ranks counted from 1, shape (n,). The rank is 11 for documents below the first ten.
     """
     ranks = []
     for query, answer in zip(queries, answers, strict=True):
@@ -135,8 +135,8 @@ def _accuracies(ranks: Ranks) -> dict[str, float]:
         ranks: The ranks of the correct documents, by the name of the system.
 
     Returns:
-        The accuracies, such as ``word2doc@10``. ``wins`` is the number of queries whose correct document has rank 1
-        only by word2doc, and ``losses`` the number of queries whose correct document has rank 1 only by the retriever.
+        The accuracies, such as ``word2doc@10``, and two numbers of queries: for ``wins``, only word2doc ranks the
+        correct document first, and not the retriever alone. For ``losses``, only the retriever does.
     """
     accuracies = {f"{name}@{k}": float((system <= k).mean()) for k in (1, _DEPTH) for name, system in ranks.items()}
     network_first, retriever_first = ranks["word2doc"] == 1, ranks["retriever"] == 1

@@ -121,7 +121,7 @@ def _read_keyed(path: Path, limit: int | None) -> Any:
 def _check_size(path: Path, header: list[bytes], bytes_per_number: int) -> None:
     """Check that a file of word vectors is large enough for the numbers of words and dimensions in its header.
 
-    Otherwise gensim would allocate memory for all vectors before it notices that the file is too short.
+    Without this check, gensim would allocate memory for all vectors before it notices that the file is too short.
 
     Args:
         path: The path of the file.

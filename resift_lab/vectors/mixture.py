@@ -121,7 +121,7 @@ def _all_words(tables: Sequence[WordVectors], idf: DocumentFrequencies | None) -
     """Return the distinct words of a corpus and of several tables of word vectors.
 
     Args:
-        tables: The tables.
+        tables: The tables of word vectors.
         idf: The document frequencies of the corpus, or None for no corpus.
 
     Returns:

@@ -81,10 +81,13 @@ def _tensor_folder(folder: Path) -> Path:
     """Find the folder that contains the tensors and the tokenizer of a model.
 
     Args:
-        folder: The folder of the model. If the model consists of modules, each of them has a folder in it.
+        folder: The folder of the model. It contains the two files itself, or a subfolder for each module of the model.
+
+    Returns:
+        The folder itself or the subfolder of a module.
 
     Raises:
-        BadInput: If there is no such folder.
+        BadInput: If no folder contains both files.
     """
     try:
         modules = json.loads((folder / "modules.json").read_text("utf-8"))
@@ -133,7 +136,8 @@ def _mapped(rows: NDArray[Any], mapping: NDArray[Any] | None, source: str | Path
 
     Args:
         rows: The n stored vectors of D dimensions, shape (n, D).
-        mapping: The row number of each of the V pieces, of shape (V,), or None if row i belongs to piece i.
+        mapping: The row number of each of the V pieces, of shape (V,). None means that each piece has its own row, in
+            the same order.
         source: The folder of the model, for error messages.
 
     Returns:

@@ -27,7 +27,7 @@ def rake(text: str, count: int | None = None) -> list[str]:
     """Return the distinct keywords of a text, best first. A keyword has at most three words.
 
     Args:
-        text: The text.
+        text: The text to search for keywords.
         count: The maximum number of keywords. None returns all keywords.
 
     Source:
@@ -51,7 +51,7 @@ def _candidates(text: str) -> list[tuple[str, ...]]:
     Runs end at stop words, numbers, single letters and punctuation. Longer runs are left out.
 
     Args:
-        text: The text.
+        text: The text to search for keywords.
 
     Returns:
         The words of each run, in lower case.
@@ -72,7 +72,7 @@ def with_noise(query: str, kind: str, rng: np.random.Generator) -> str:
     """Add typing errors of one kind to a query.
 
     Args:
-        query: The query.
+        query: The text of the query.
         kind: One of ``NOISES``:
 
             - ``clean``: No change.
@@ -103,7 +103,7 @@ def _with_typo(word: str, rng: np.random.Generator) -> str:
     A letter that is neither first nor last is dropped, doubled, replaced, or swapped with the next letter.
 
     Args:
-        word: The word.
+        word: The word to change.
         rng: The source of random numbers.
     """
     position, kind = int(rng.integers(1, len(word) - 1)), int(rng.integers(4))
@@ -121,7 +121,7 @@ def _inflected(word: str, rng: np.random.Generator) -> str:
     """Change the ending of an English word: cut off a common ending, or add a random ending if there is none.
 
     Args:
-        word: The word.
+        word: The word to change.
         rng: The source of random numbers.
     """
     for ending in ("ing", "ed", "es", "s", "ly"):

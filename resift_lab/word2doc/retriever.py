@@ -117,7 +117,7 @@ def hashed_counts(text: str) -> tuple[NDArray[np.int64], Floats]:
     """Hash the terms of a text into bins, and count the terms in each bin.
 
     Args:
-        text: The text.
+        text: The text to split into terms.
 
     Returns:
         The m bins that contain a term, in ascending order, shape (m,), and the number of terms in each bin, shape (m,).

@@ -71,9 +71,10 @@ class DynaMax:
 
     @cached_property
     def _unknown_square(self) -> float:
-        """The contribution of a word without a vector to the similarity with the same word in another text.
+        """The contribution of a shared word without a vector to the similarity of two texts.
 
-        Its size is that of a weighted word vector of average length, multiplied with itself.
+        Such a word is treated as if it had a word vector of average length. The contribution is the squared length of
+        this vector after weighting.
         """
         square = float(np.square(self.table.rows(slice(FREQUENT_WORDS))).sum(axis=1).mean())
         return (_UNKNOWN * self.table.unknown_weight) ** 2 * square

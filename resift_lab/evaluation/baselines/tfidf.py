@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class TfIdf:
     """Tf-idf vectors with scikit-learn's formula, idf = log((1 + N) / (1 + df)) + 1.
 
-    Passalis and Tefas (2018) used this formula, too. N is the number of documents, and df the number of documents that
-    contain the term.
+    N is the number of documents, and df the number of documents that contain the term. Passalis and Tefas (2018) used
+    the same formula.
 
     Args:
         analyze: Function that splits a text into terms.

@@ -10,15 +10,15 @@ from resift.errors import BadInput
 from resift_lab.evaluation.data.lines import (
     cells_of,
     finite_number,
-    header_of,
+    invalid_value,
     json_objects,
     numbered_lines,
+    read_header,
     text_of,
-    unfit,
 )
 from resift_lab.evaluation.data.workbench import read_judgment_list
 
-_ENDINGS = ("", ".gz")
+_SUFFIXES = ("", ".gz")
 Judged = tuple[str, str, str, float]  # where it stands, a query, a document and its grade
 
 
@@ -54,7 +54,7 @@ def read_collection(folder: str | Path, part: str | None = None, judgments: str 
     If a document has a title, the title is put before its text, separated by a space.
 
     Args:
-        folder: The folder.
+        folder: A folder in BEIR's layout.
         part: ``train``, ``dev`` or ``test``, to read the judgements of ``qrels/PART.tsv``. None reads ``qrels.tsv`` or,
             if it does not exist, ``qrels/test.tsv``.
         judgments: A judgement list of OpenSearch's Search Relevance Workbench. If set, its queries and ratings are used
@@ -88,7 +88,7 @@ def read_judgements(
     """Read the queries and judgements of a BEIR folder, without its documents.
 
     Args:
-        folder: The folder.
+        folder: A folder in BEIR's layout.
         part: ``train``, ``dev`` or ``test``, to read the judgements of ``qrels/PART.tsv``, or None.
         judgments: A judgement list that replaces the queries and judgements of the folder, or None.
         corpus: The ids of all documents. If None, judgements of documents that do not exist are not detected.
@@ -156,17 +156,17 @@ def has_part(folder: str | Path, part: str) -> bool:
     """Return whether a folder in BEIR's layout has separate judgements for a part of its queries.
 
     Args:
-        folder: The folder.
+        folder: A folder in BEIR's layout.
         part: Name of the part, such as ``train``. Its judgements are in the file ``qrels/PART.tsv``, plain or gzipped.
     """
-    return any((Path(folder) / "qrels" / f"{part}.tsv{ending}").is_file() for ending in _ENDINGS)
+    return any((Path(folder) / "qrels" / f"{part}.tsv{suffix}").is_file() for suffix in _SUFFIXES)
 
 
 def with_queries(collection: Collection, positions: Sequence[int]) -> Collection:
     """Return a test collection with the same documents and only some of the queries.
 
     Args:
-        collection: The collection.
+        collection: The test collection.
         positions: The positions of the queries to include.
     """
     return replace(
@@ -188,8 +188,8 @@ def first_file(folder: Path, *names: str) -> Path:
         BadInput: If none of the files exists.
     """
     for name in names:
-        for ending in _ENDINGS:
-            if (path := folder / f"{name}{ending}").is_file():
+        for suffix in _SUFFIXES:
+            if (path := folder / f"{name}{suffix}").is_file():
                 return path
     raise BadInput(f"{folder} has no {names[0]}", value=str(folder), expected=f"{' or '.join(names)}, plain or .gz")
 
@@ -212,7 +212,7 @@ def read_texts(path: Path, titled: bool = False) -> dict[str, str]:
         where = f"{path}, line {number}"
         key = record.get("_id")
         if isinstance(key, bool) or not isinstance(key, (str, int)) or key == "":
-            raise unfit(record, "_id", where, '"_id": a string')
+            raise invalid_value(record, "_id", where, '"_id": a string')
         if str(key) in texts:
             raise BadInput(f"{where}: _id {key!r} was there before", value=key, expected="each _id once")
         text = text_of(record, "text", where)
@@ -225,7 +225,7 @@ def read_texts(path: Path, titled: bool = False) -> dict[str, str]:
 
 def _qrels(path: Path) -> Iterator[Judged]:
     lines = numbered_lines(path)
-    header = header_of(lines)
+    header = read_header(lines)
     if header[:3] != ["query-id", "corpus-id", "score"]:
         raise BadInput(f"{path}: its first line is {header!r}", expected="query-id, corpus-id, score, tab-separated")
     for number, line in lines:

@@ -37,7 +37,7 @@ def read_conversations(folder: str | Path, rewritten: bool = False) -> tuple[Col
     documents that are not in the corpus are ignored.
 
     Args:
-        folder: The folder.
+        folder: The folder with the conversations.
         rewritten: Whether to take the texts of turns from ``rewritten.jsonl`` ({"_id", "text"} on each line). It
             contains queries that a language model wrote from the whole conversation.
 

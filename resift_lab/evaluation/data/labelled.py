@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from resift.errors import BadInput
-from resift_lab.evaluation.data.lines import json_objects, text_of, unfit
+from resift_lab.evaluation.data.lines import invalid_value, json_objects, text_of
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def read_classes(path: str | Path) -> Classes:
         label = record.get("label")
         # True and False are integers to Python, and no class to anybody
         if isinstance(label, bool) or not isinstance(label, (str, int)) or label == "":
-            raise unfit(record, "label", where, '"label": a string or an integer')
+            raise invalid_value(record, "label", where, '"label": a string or an integer')
         documents.ids.append(str(record.get("id", record.get("_id", number))))
         documents.texts.append(text_of(record, "text", where))
         documents.labels.append(str(label))
@@ -71,7 +71,7 @@ def read_labelled(path: str | Path) -> tuple[list[str], list[Any]]:
     for number, record in json_objects(Path(path)):
         where, label = f"{path}, line {number}", record.get("label")
         if isinstance(label, bool) or not isinstance(label, (str, int, dict)):
-            raise unfit(record, "label", where, '"label": a class, or {class: weight, …}')
+            raise invalid_value(record, "label", where, '"label": a class, or {class: weight, …}')
         texts.append(text_of(record, "text", where))
         labels.append(label)
     if not texts:

@@ -18,8 +18,11 @@ _A_LINE = "one JSON object a line"
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Read a UTF-8 file, plain or gzipped, line by line. Blank lines are skipped.
 
+    Args:
+        path: The path of the file.
+
     Yields:
-        The number of a line, from 1, and its text without the line break.
+        The number of each line, counted from 1, and its text without the line break.
 
     Raises:
         BadInput: If the file cannot be read, is damaged, or contains a line that is not UTF-8.
@@ -43,7 +46,7 @@ def _decoded(line: bytes, number: int, path: Path) -> str:
 
     Args:
         line: The bytes of the line.
-        number: The number of the line, from 1.
+        number: The line number, counted from 1.
         path: The path of the file, for error messages.
 
     Raises:
@@ -84,11 +87,11 @@ def json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         yield number, record
 
 
-def header_of(lines: Iterator[tuple[int, str]]) -> list[str]:
-    """Consume the header line of a tab-separated file, and return the names of the columns.
+def read_header(lines: Iterator[tuple[int, str]]) -> list[str]:
+    """Read the header line of a tab-separated file, and return the names of the columns.
 
     Args:
-        lines: Pairs of a line number and a line.
+        lines: Pairs of a line number and a line. The first pair is consumed.
 
     Returns:
         The names, or ``[""]`` if there is no line.
@@ -100,7 +103,7 @@ def cells_of(line: str, columns: int, where: str) -> list[str]:
     """Split a line of a tab-separated file into cells.
 
     Args:
-        line: The line.
+        line: The text of the line.
         columns: The expected number of cells.
         where: The file and line number, for error messages.
 
@@ -117,7 +120,7 @@ def finite_number(text: str, where: str) -> float:
     """Convert text from a file to a number.
 
     Args:
-        text: The text.
+        text: The text to convert.
         where: The file and line number, for error messages.
 
     Raises:
@@ -145,11 +148,11 @@ def text_of(record: dict[str, Any], key: str, where: str) -> str:
     """
     text = record.get(key)
     if not isinstance(text, str):
-        raise unfit(record, key, where, f'"{key}": a string')
+        raise invalid_value(record, key, where, f'"{key}": a string')
     return text
 
 
-def unfit(record: dict[str, Any], key: str, where: str, expected: str) -> BadInput:
+def invalid_value(record: dict[str, Any], key: str, where: str, expected: str) -> BadInput:
     """Create the error to raise for a missing or invalid value in a JSON object.
 
     Args:

@@ -21,10 +21,10 @@ class SplitCollection:
     """A test collection whose queries are divided into training, validation and test queries.
 
     Attributes:
-        collection: The collection.
+        collection: The documents and all queries.
         split: The positions of training, validation and test queries.
-        train_on_all: Whether the final model may be trained on all queries, including the test queries, after the
-            training method was evaluated on the test queries.
+        train_on_all: Whether the final model may also be trained on the test queries, after they were used to evaluate
+            the training method.
     """
 
     collection: Collection
@@ -36,7 +36,7 @@ def split_in_blocks(collection: Collection, shares: Sequence[float] | None) -> S
     """Divide the queries of a collection into contiguous blocks for training, validation and test.
 
     Args:
-        collection: The collection.
+        collection: The test collection to divide.
         shares: Shares of training, validation and test queries, such as (60, 10, 30). None uses ``DEFAULT_SHARES``, and
             allows training the final model on all queries (``train_on_all``).
 
@@ -54,7 +54,7 @@ def read_split_collection(folder: str | Path, shares: Sequence[float] | None) ->
     its queries are split into contiguous blocks.
 
     Args:
-        folder: The folder.
+        folder: A folder in BEIR's layout.
         shares: Shares of training, validation and test queries, or None for the default. Must be None for a folder with
             ``qrels/train.tsv``.
 

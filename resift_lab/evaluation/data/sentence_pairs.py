@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from resift.errors import BadInput
-from resift_lab.evaluation.data.lines import cells_of, finite_number, header_of, numbered_lines
+from resift_lab.evaluation.data.lines import cells_of, finite_number, numbered_lines, read_header
 
 _REQUIRED = ("score", "sentence1", "sentence2")
 
@@ -16,7 +16,7 @@ class SentencePairs:
     """Pairs of sentences with human similarity scores, as four lists of the same length.
 
     Attributes:
-        name: Name of the file without its ending.
+        name: Name of the file without its extension.
         tasks: The task of each pair, by which results are grouped.
         scores: The human scores.
         left: The first sentences.
@@ -45,7 +45,7 @@ def read_pairs(path: str | Path) -> SentencePairs:
     """
     path = Path(path)
     lines = numbered_lines(path)
-    header = header_of(lines)
+    header = read_header(lines)
     if missing := [column for column in _REQUIRED if column not in header]:
         raise BadInput(
             f"{path} has no column {', '.join(missing)}",

@@ -37,7 +37,7 @@ def block_split(collection: Collection, shares: Sequence[float]) -> Split:
     are always in the same block, so that a model is not tested on documents that it was trained to find.
 
     Args:
-        collection: The collection.
+        collection: The test collection to divide.
         shares: Shares of training, validation and test queries in any unit, such as (60, 10, 30). The last may be 0.
 
     Raises:

@@ -20,7 +20,7 @@ from resift_lab.evaluation.baselines.bm25 import BM25
 from resift_lab.evaluation.feedback.whole_set import WholeSet
 from resift_lab.evaluation.pairwise import Matrix
 from resift_lab.evaluation.served import SearchableCollection, Serve, SimulatedSearch, scores_of
-from resift_lab.evaluation.system import System, known_by, weights_of
+from resift_lab.evaluation.system import System, known_word_share, weights_of
 
 with needs_extra("lab", "Evaluation"):
     from scipy.sparse import csc_matrix, csr_matrix
@@ -176,13 +176,12 @@ class FeedbackBench:
         ]
 
     def served(self, query: int, judged: Sequence[JudgedDocument] = (), method: str = DEFAULT_METHOD) -> Scores:
-        """Run a query as the service would, in a session if there are judged documents.
+        """Run a query in the same way as the service. If there are judged documents, it runs in a session with them.
 
         Args:
             query: Position of the query.
             judged: Judged documents of the session. If empty, the query is run without a session.
-            method: Name of the feedback method, a key of
-                :data:`resift_lab.evaluation.feedback.learners.LEARNERS`.
+            method: Name of the feedback method, a key of :data:`resift_lab.evaluation.feedback.learners.LEARNERS`.
 
         Returns:
             A score for each of the N documents, shape (N,). The scores of the hits decrease with their rank. All other
@@ -197,7 +196,7 @@ class FeedbackBench:
             judged=judged,
             method=method,
             whole=options.whole,
-            known_share=partial(known_by, self._system) if options.alpha is None else None,
+            known_share=partial(known_word_share, self._system) if options.alpha is None else None,
         )
         return scores_of(self.search.hits(search).positions, len(self.documents))
 

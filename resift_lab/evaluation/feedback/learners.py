@@ -21,7 +21,10 @@ class RocchioFeedback(Feedback):
 
     @cached_property
     def shift(self) -> Floats:
-        """The vector that feedback adds to a query vector of unit length, shape (K,) for K dimensions, float32."""
+        """The vector to add to a query vector of unit length, shape (K,) for K dimensions, float32.
+
+        It points towards the relevant and away from the irrelevant documents.
+        """
         return rocchio_shift(self.vectors, self.grades)
 
     def transform_query(self, query: NDArray[Any]) -> Floats:
@@ -63,8 +66,8 @@ def learn_feedback(
         judged: The judged documents.
         dim: Number of dimensions of the documents' vectors.
         idf: Function that returns the inverse document frequency of a word.
-        known_share: Function that takes a text and returns the share of its words that its vector represents, from
-            0 to 1. None means that vectors represent all words.
+        known_share: Function that takes a text and returns the share of its words that the embedding model knows, from
+            0 to 1. None means that the model knows all words.
     """
     learner, method = LEARNERS[name]
     return learner.from_judged(judged, dim, idf, method, known_share)

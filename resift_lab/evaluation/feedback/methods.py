@@ -119,7 +119,7 @@ def _whitened(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
 
 
 def _rm3(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
-    """Rank all N documents with RM3, which expands the query by words of the relevant documents.
+    """Rank all N documents with RM3, which expands the query with words of the relevant documents.
 
     Args:
         bench: Documents and queries.
@@ -198,9 +198,9 @@ def _refit(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
 
 
 def _mixed(bench: FeedbackBench, query: int, vector: NDArray[Any], judged: Judged) -> Scores:
-    """Combine BM25 scores of all N documents with their similarity to a vector: BM25 · exp(beta · cosine).
+    """Multiply the BM25 scores of all N documents by exp(beta · cosine), with their cosine to a given vector.
 
-    The weight beta is the weight that a session with the same judgements would use.
+    The factor beta is the one that a session with the same judgements would use.
 
     Args:
         bench: Documents and queries.

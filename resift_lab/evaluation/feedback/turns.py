@@ -63,7 +63,7 @@ def run_turns(bench: FeedbackBench, conversations: Sequence[Sequence[Turn]], met
                 rankings = bench.served(query, list(session.values()), method), bench.served(query)
                 complete = [ndcg(scores, turn, ()) for scores in rankings]
                 residual = [ndcg(scores, turn, tuple(session)) for scores in rankings]
-                rows.append(complete + residual + _condensed(rankings, turn))
+                rows.append(complete + residual + _without_unjudged(rankings, turn))
             for document in bench.judged_documents(turn.text, list(turn.marks.items())):
                 session[int(document.judgement.document)] = document
     if not rows:
@@ -92,16 +92,16 @@ def ndcg(scores: Scores, turn: Turn, excluded: Sequence[int]) -> float:
     return ndcg_at(gains, list(grades.values()), _NDCG_CUT)
 
 
-def _condensed(rankings: Sequence[Scores], turn: Turn) -> list[float]:
-    """Measure rankings without the documents that have no judgement.
+def _without_unjudged(rankings: Sequence[Scores], turn: Turn) -> list[float]:
+    """Measure rankings after unjudged documents were removed.
 
     Args:
         rankings: Scores of the N documents in each ranking, each of shape (N,).
-        turn: The question, with the grades and the user's marks.
+        turn: The question, with the grades and the user's marks. A document with a grade or a mark is judged.
 
     Returns:
         nDCG@5 of each ranking without the unjudged documents, followed by the share of judged documents among the first
-        ten hits of each ranking.
+        ten hits of each complete ranking.
     """
     judged = list({*turn.grades, *turn.marks})
     condensed, fractions = [], []

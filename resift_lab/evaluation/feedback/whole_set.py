@@ -28,10 +28,11 @@ _JUDGED_WEIGHT = 100.0  # weight of a judged document or the query, in other tra
 
 
 class WholeSet:
-    """A self-training classifier that ranks all documents of a collection after a few of them were judged.
+    """A ranking of all documents of a collection, after a user has judged a few of them.
 
-    Texts are represented by tf-idf vectors of unit length with the term frequency 1 + log tf. English stop words and
-    words that occur in a single text are ignored.
+    Documents are ranked by a classifier that is trained on the judgements and then on its own predictions
+    (self-training). Texts are represented by tf-idf vectors of unit length with the term frequency 1 + log tf. English
+    stop words and words that occur in a single text are ignored.
 
     Args:
         texts: The texts of the documents.
