@@ -226,11 +226,11 @@ EQUIVALENT = {
     ): "words of about so many letters are none; nothing promises how many",
     (
         "resift/sessions/knowledge.py",
-        "size = 4 * learned.vectors.nbytes + _WORD_BYTES * sum(map(len, learned.bags))",
+        "lambda learned: 4 * learned.vectors.nbytes + _WORD_BYTES * sum(map(len, learned.bags)),",
     ): SIZE,
     (
         "resift/sessions/knowledge.py",
-        "size = 2 * learned.vectors.nbytes + _WORD_BYTES * sum(map(len, learned.bags))",
+        "lambda learned: 2 * learned.vectors.nbytes + _WORD_BYTES * sum(map(len, learned.bags)),",
     ): SIZE,
     (
         "resift/service/search_service.py",

@@ -467,6 +467,13 @@ class Health(Struct):
     version: str
     model: str
     model_hash: Hash
+    longest_wait: Annotated[
+        float,
+        documented("the longest time in seconds that a request of the last two to four seconds waited for a thread"),
+    ]
+    overloaded: Annotated[
+        bool, documented("whether requests wait longer than 0.3 s, so that search bodies are answered unchanged")
+    ]
 
 
 class Readiness(Struct):

@@ -5,12 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
 _NO_ENTRY: Any = (0.0, None, 0)
+_MAX_WAIT = 1.0
+"""Seconds that a thread waits while another thread loads the same values. Then it loads them as well, because an engine
+that hangs would otherwise delay the waiting threads one after the other."""
 
 
 class TtlCache(Generic[V]):
@@ -30,6 +34,7 @@ class TtlCache(Generic[V]):
         self._values: OrderedDict[Hashable, tuple[float, V, int]] = OrderedDict()
         self._used = 0
         self._lock = threading.Lock()
+        self._loading: dict[Hashable, threading.Event] = {}
 
     def get(self, key: Hashable) -> V | None:
         """Return the value of a key, or None if the key is missing or its entry has expired."""
@@ -60,6 +65,47 @@ class TtlCache(Generic[V]):
                 self._used -= freed
         return value
 
+    @contextmanager
+    def loading(self, group: Hashable) -> Iterator[None]:
+        """Let only one thread at a time load a group of values, inside a ``with`` block.
+
+        Other threads with an equal group wait at most one second. Inside the block, check again whether the values are
+        missing: another thread may have stored them.
+
+        Args:
+            group: What identifies the values, such as their keys.
+        """
+        done, deadline = threading.Event(), time.monotonic() + _MAX_WAIT
+        while (other := self._loading.setdefault(group, done)) is not done:
+            if not other.wait(max(0.0, deadline - time.monotonic())):
+                break
+        try:
+            yield
+        finally:
+            if self._loading.get(group) is done:
+                del self._loading[group]
+            done.set()
+
+    def get_or_load(self, key: Hashable, load: Callable[[], V], size: Callable[[V], int] = lambda value: 1) -> V:
+        """Return the value of a key. If it is missing, load and store it.
+
+        If several threads need the same key, one of them loads the value (see :meth:`loading`).
+
+        Args:
+            key: The key.
+            load: Function that returns the value, not None.
+            size: Function that returns the size of the value, in the unit of the cache's ``size``.
+        """
+        cached = self.get(key)
+        if cached is not None:
+            return cached
+        with self.loading(key):
+            cached = self.get(key)
+            if cached is not None:
+                return cached
+            value = load()
+            return self.put(key, value, size(value))
+
     def clear(self) -> None:
         """Remove all entries."""
         with self._lock:
@@ -72,6 +118,7 @@ def get_or_fetch(
     keys: Mapping[K, Hashable],
     fetch: Callable[[list[K]], Mapping[K, V]],
     size: Callable[[V], int] = lambda value: 1,
+    group: Hashable = None,
 ) -> dict[K, V]:
     """Return the values of several items from a cache. Fetch all missing values in a single call, and cache them.
 
@@ -81,11 +128,22 @@ def get_or_fetch(
         fetch: A function that takes the items that are not in the cache, and returns a mapping from items to values. It
             may leave out items.
         size: A function that returns the size of a value in the cache.
+        group: Threads with an equal group fetch one after the other (see :meth:`TtlCache.loading`). By default, only
+            threads that miss the same keys wait for each other.
 
     Returns:
         A mapping from items to values. Items that ``fetch`` leaves out are missing.
     """
-    cached = {item: value for item, key in keys.items() if (value := cache.get(key)) is not None}
-    missing = [item for item in keys if item not in cached]
-    fetched = fetch(missing) if missing else {}
-    return cached | {item: cache.put(keys[item], value, size(value)) for item, value in fetched.items()}
+    cached = _cached(cache, keys)
+    if len(cached) == len(keys):
+        return cached
+    missing = tuple(key for item, key in keys.items() if item not in cached)
+    with cache.loading(missing if group is None else group):
+        cached = _cached(cache, keys)
+        items = [item for item in keys if item not in cached]
+        fetched = fetch(items) if items else {}
+        return cached | {item: cache.put(keys[item], value, size(value)) for item, value in fetched.items()}
+
+
+def _cached(cache: TtlCache[V], keys: Mapping[K, Hashable]) -> dict[K, V]:
+    return {item: value for item, key in keys.items() if (value := cache.get(key)) is not None}

@@ -14,10 +14,9 @@ import math
 import os
 import resource
 import signal
-import threading
+import socket
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, NamedTuple
@@ -28,19 +27,14 @@ from waitress.adjustments import Adjustments
 from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.server import TcpWSGIServer
-from waitress.task import ErrorTask
+from waitress.task import ErrorTask, WSGITask
 
+from resift.cli.lanes import Lanes
 from resift.errors import DeadlineExceeded, RequestTimeout, ResiftError, TooBusy
 from resift.reranker.access.requests import REQUEST_ID_HEADER, request_id
+from resift.reranker.queueing import LONGEST_WAIT, WAITED
 from resift.reranker.request_log import http_error, identified
 
-THREADS = 8
-COMPUTING_THREADS = 2
-REVIEW_THREADS = 2
-# Endpoints that only compute, in proportion to the size of the body. Small bodies are answered like other requests.
-COMPUTING = frozenset(("/v1/rerank", "/v1/embeddings"))
-SMALL_BODY = 2048  # bytes
-REVIEWS = "/v1/reviews"
 KEEP_ALIVE = 30.0  # seconds after which a connection without a request is closed
 CONNECTIONS = 1000  # maximum number of concurrent connections of a process
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)  # signals that stop a worker
@@ -51,6 +45,9 @@ _RECEIVED_AT_ONCE = 64 * 1024  # bytes that are read from a socket at a time
 _SENT_IN_TIME = 2**20  # bytes that a slow client must read within a deadline to get another deadline
 _ACCEPTED_AT_ONCE = 100  # maximum number of connections that are accepted in a turn
 _RETRY_SECONDS = 5  # value of Retry-After
+# Seconds that a request has waited when the server checks whether its caller has gone away. A caller that closes only
+# its half of the connection, and waits for the answer, is therefore answered as long as the service is not overloaded.
+_PATIENCE = 0.1
 _UNIQUE_HEADERS = (b"host", b"content-length", b"transfer-encoding")  # headers that must not be repeated
 
 
@@ -74,9 +71,10 @@ class HttpWorker(Worker):  # type: ignore[misc]
         """
         _log_like_gunicorn(self.log)
         (listener,) = self.sockets
-        config = self.wsgi.config["RESIFT"]
+        config, service = self.wsgi.config["RESIFT"], self.wsgi.extensions["resift"]
+        service.loader.start()
         if config.index:
-            threading.Thread(target=self.wsgi.extensions["resift"].warm_up, daemon=True).start()
+            service.loader.submit("start", service.warm_up)
         channels: dict[int, Any] = {}
         max_connections = _allowed_connections()
         adjustments = Adjustments(
@@ -108,8 +106,11 @@ class HttpWorker(Worker):  # type: ignore[misc]
             max_seconds: The maximum number of seconds for a request.
             stopping: Whether the server is shutting down. Idle connections are then closed at once.
         """
-        wasyncore.loop(timeout=0.5, use_poll=True, map=channels, count=1)
+        lanes = server.task_dispatcher
+        timeout = lanes.seconds_until_late(time.monotonic(), at_most=0.5)
+        wasyncore.loop(timeout=timeout, use_poll=True, map=channels, count=1)
         now = time.monotonic()
+        lanes.answer_late(now)
         if now >= self._next_check or stopping:
             self.notify()  # otherwise gunicorn would kill this process because it seems to hang
             self._next_check = now + min(1.0, max_seconds / 4)
@@ -152,7 +153,7 @@ class _Listener(TcpWSGIServer):  # type: ignore[misc]
             app,
             channels,
             _sock=bound,
-            dispatcher=_Threads(),
+            dispatcher=Lanes(),
             adj=settings,
             sockinfo=(bound.family, bound.type, bound.proto, bound.getsockname()),
             bind_socket=False,
@@ -214,43 +215,15 @@ def _network(address: str) -> str:
     return str(parsed.ipv4_mapped or ipaddress.IPv6Network((int(parsed), 64), strict=False))
 
 
-class _Threads:
-    """The thread pools that answer requests.
+class _Task(WSGITask):  # type: ignore[misc]
+    """A request to the application, whose environment states how long it has waited for a thread."""
 
-    There are four pools: for expensive computations without searches (reranking and embeddings), for reviews, for
-    health checks, and for all other requests. The first two pools are small, so that searches are not delayed. The
-    third pool ensures that health checks are answered even if all other threads are busy.
-
-    The thread pool of waitress distributes requests to its threads in turn. A request would then rarely find the data
-    that SQLite and the memory allocator cache for each thread. With these pools, the requests of a client usually run
-    in the same thread, and searches take a third less time.
-    """
-
-    def __init__(self) -> None:
-        self._general = ThreadPoolExecutor(THREADS)
-        self._computing = ThreadPoolExecutor(COMPUTING_THREADS)
-        self._reviews = ThreadPoolExecutor(REVIEW_THREADS)
-        self._health = ThreadPoolExecutor(1)
-
-    def add_task(self, connection: Connection) -> None:
-        """Pass the next request of a connection to a thread pool."""
-        request = connection.requests[0]
-        path, pool = getattr(request, "path", ""), self._general
-        if path in COMPUTING and request.body_bytes_received > SMALL_BODY:
-            connection.queued, pool = time.monotonic(), self._computing
-        elif path == REVIEWS or path.startswith(f"{REVIEWS}/"):
-            connection.queued, pool = time.monotonic(), self._reviews
-        elif path == "/healthz":
-            pool = self._health
-        pool.submit(_answer, connection)
-
-
-def _answer(connection: Connection) -> None:
-    connection.queued = math.inf
-    try:
-        connection.service()
-    except Exception:  # the pool would keep the exception without reporting it
-        connection.logger.exception("answering failed")
+    def get_environment(self) -> dict[str, Any]:
+        """Return the WSGI environment."""
+        environment: dict[str, Any] = super().get_environment()
+        environment[WAITED] = self.channel.waited
+        environment[LONGEST_WAIT] = self.channel.server.task_dispatcher.longest_wait()
+        return environment
 
 
 class _Parser(HTTPRequestParser):  # type: ignore[misc]
@@ -323,13 +296,16 @@ class Connection(HTTPChannel):  # type: ignore[misc]
         queued: The time at which the request began to wait for a free computing thread, or infinity if it is not
             waiting.
         unsent: The number of bytes of the response that were still to be sent when the time limit was last extended.
+        waited: The number of seconds that the request has waited for a thread.
     """
 
+    task_class = _Task
     parser_class = _Parser
     error_task_class = _Refusal
     response_started = False
     queued = math.inf
     unsent = math.inf
+    waited = 0.0
 
     def __init__(self, server: Any, sock: Any, address: Any, *arguments: Any, **options: Any) -> None:
         self.began = self.used = time.monotonic()
@@ -340,6 +316,29 @@ class Connection(HTTPChannel):  # type: ignore[misc]
     def is_answering(self) -> bool:
         """Whether a request is being processed, or a part of the response has not been sent yet."""
         return bool(self.requests or self.total_outbufs_len)
+
+    def answer(self, waited: float) -> None:
+        """Answer the next request, in a thread of a pool. If its caller has gone away, only remove the request.
+
+        Args:
+            waited: The number of seconds that the request has waited for the thread.
+        """
+        self.queued, self.waited = math.inf, waited
+        try:
+            if waited > _PATIENCE and self._is_abandoned():
+                self.connected = False
+            self.service()
+        except Exception:  # the pool would keep the exception without reporting it
+            self.logger.exception("answering failed")
+
+    def _is_abandoned(self) -> bool:
+        """Return whether the client has closed the connection. Nothing is read from a connection with a request."""
+        try:
+            return not self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except (AttributeError, OSError):  # the connection is closed
+            return True
 
     def received(self, data: bytes) -> Any:
         """Process data from the client, and record the start time of a request when its first byte arrives.

@@ -30,12 +30,14 @@ class IndexCache:
             stale.
         bm25: The term statistics for BM25.
         vectors: All document vectors of the index, or None if no search has needed them yet.
+        rows: The row numbers of all documents, or None if no search has needed them yet.
     """
 
     def __init__(self, db: sqlite3.Connection, tables: IndexTables) -> None:
         self.changes = tables.changes
         self.bm25 = Bm25(db, tables)
         self.vectors: Vectors | None = None
+        self.rows: Rows | None = None
 
 
 class View:
@@ -70,14 +72,20 @@ class View:
         Returns:
             The row numbers in ascending order.
         """
-        if ids is None and within is not None:
-            return within
-        sql, values = f"SELECT row FROM {self.tables.documents}", []
-        if ids is not None:
-            # Pass the ids as a JSON array, because SQLite limits the number of parameters of a statement.
-            sql, values = f"{sql} WHERE id IN (SELECT value FROM json_each(?))", [orjson.dumps(list(ids)).decode()]
-        rows = np.array(self.db.execute(f"{sql} ORDER BY row", values).fetchall(), np.int64).reshape(-1)
+        if ids is None:
+            return self._all_rows() if within is None else within
+        # Pass the ids as a JSON array, because SQLite limits the number of parameters of a statement.
+        sql = f"SELECT row FROM {self.tables.documents} WHERE id IN (SELECT value FROM json_each(?)) ORDER BY row"
+        rows = np.array(self.db.execute(sql, [orjson.dumps(list(ids)).decode()]).fetchall(), np.int64).reshape(-1)
         return rows if within is None else np.intersect1d(rows, within, assume_unique=True)
+
+    def _all_rows(self) -> Rows:
+        """Return the row numbers of all documents, in ascending order. The first call reads them."""
+        if self._cache.rows is None:
+            rows = self.db.execute(f"SELECT row FROM {self.tables.documents} ORDER BY row")
+            self._cache.rows = np.fromiter((row for (row,) in rows), np.int64)
+            self._cache.rows.flags.writeable = False
+        return self._cache.rows
 
     def passing(self, test: FieldTest, within: Rows | None) -> Rows:
         """Return the row numbers of all documents that pass a test, in ascending order.

@@ -173,6 +173,8 @@ def _filtered(value: Any, path: str, includes: Sequence[str], excludes: Sequence
         includes: Patterns of the selected fields. If empty, all fields are selected.
         excludes: Patterns of the fields to leave out, even if they are selected.
     """
+    if not includes and not excludes:
+        return value  # a vector has hundreds of items
     if isinstance(value, list):
         pairs = [(item, _filtered(item, path, includes, excludes)) for item in value]
         return [part for item, part in pairs if part or part == item]

@@ -27,20 +27,24 @@ from resift.errors import BadInput, MalformedJson, ModelNotFound, TextTooLong, U
 from resift.feedback.judgements import GRADES, collect_marks
 from resift.plugin.opensearch.documents import prepare_body
 from resift.reranker.access.requests import count_rewrite, count_search, current_caller, engine_headers
+from resift.reranker.queueing import LateLog, has_no_options, is_late
 from resift.reranker.request_bodies import (
     EmbeddingsRequest,
     FeedbackRequest,
     RerankRequest,
     RewriteRequest,
     TextObject,
+    UnparsedRewriteRequest,
     check_word_pairs,
 )
+from resift.rewriting.outcome import Outcome
 from resift.service.bodies import Search
 from resift.service.search_service import SearchService, session_summary
 from resift.sessions.sessions import MAX_QUERY
 
 api = Blueprint("api", __name__, url_prefix="/v1")
 S = TypeVar("S", bound=msgspec.Struct)
+late_log = LateLog()
 
 # A limit in bytes does not bound the work of a request: a list of empty texts is short but has a long response, and a
 # small body can contain a million lists.
@@ -87,7 +91,7 @@ def current_service() -> SearchService:
     return service
 
 
-def read_body(kind: type[S], data: bool = False) -> S:
+def read_body(kind: type[S], data: bool = False, raw: bytes | None = None) -> S:
     """Parse the JSON body of the current request, and validate it against a type.
 
     Search bodies are parsed by Python's standard library. orjson is faster, but it rounds integers of more than 64 bits
@@ -96,13 +100,14 @@ def read_body(kind: type[S], data: bool = False) -> S:
     Args:
         kind: The type of the body, which declares its fields.
         data: Whether the body contains only texts or vectors, so that orjson can parse it safely.
+        raw: The bytes of the body, if they have been read.
 
     Raises:
         MalformedJson: The body is not a JSON object, or contains NaN or infinity.
         BadInput: A field is unknown, missing or out of range.
         TextTooLong: A text is longer than the settings allow.
     """
-    body = schema.read_struct(kind, _json_value(data, dict, "a JSON object"))
+    body = schema.read_struct(kind, _json_value(data, dict, "a JSON object", raw))
     for name in set(body.__struct_fields__).difference(_TRUNCATED_FIELDS):
         if isinstance(text := getattr(body, name), str):
             schema.check_text(name, text, _max_text())
@@ -124,7 +129,7 @@ def read_items() -> list[Any]:
     return items
 
 
-def _json_value(data: bool, kind: type, expected: str) -> Any:
+def _json_value(data: bool, kind: type, expected: str, raw: bytes | None = None) -> Any:
     """Parse the body of the current request as JSON, and check the type of the value.
 
     Args:
@@ -132,11 +137,12 @@ def _json_value(data: bool, kind: type, expected: str) -> Any:
             are too large. Use this only for bodies that contain only texts or vectors.
         kind: The expected type, ``list`` or ``dict``.
         expected: A description of the expected value, for the error message.
+        raw: The bytes of the body, if they have been read.
 
     Raises:
         MalformedJson: The body is not JSON, or has another type.
     """
-    raw = _raw_body()
+    raw = _raw_body() if raw is None else raw
     check_json_size(raw)
     excerpt = raw[:100].decode("utf-8", "replace")
     try:
@@ -414,30 +420,72 @@ def rewrite() -> dict[str, Any]:
     """Rewrite the search body in the request so that its hits are ranked according to the session's judgements.
 
     Search pipelines of OpenSearch call the same function. The engine can run the returned body without this service. A
-    body that cannot be rewritten is returned unchanged.
+    body that cannot be rewritten is returned unchanged. If the service is overloaded, so are bodies that have waited
+    longer than 0.3 s.
     """
-    body, service = read_body(RewriteRequest), current_service()
+    raw, service, headers = _raw_body(), current_service(), engine_headers()
+    if (unchanged := _unparsed(raw)) is not None:
+        return unchanged
+    body = read_body(RewriteRequest, raw=raw)
     check_model(body.model, service.model)
-    rewritten, outcome, reason = service.rewrite_for_pipeline(body.index, body.body, engine_headers())
-    changed = rewritten is not body.body
-    count_rewrite(outcome)
-    if body.hide_vectors and service.has_vectors(body.index, engine_headers()):
+    if is_late():
+        late_log.add()
+        rewritten, outcome, reason = body.body, Outcome.OVERLOADED, Outcome.OVERLOADED.english
+    else:
+        rewritten, outcome, reason = service.rewrite_for_pipeline(body.index, body.body, headers)
+    is_changed = rewritten is not body.body
+    info = service.readable_info(body.index, headers, cached_only=is_late())
+    if body.hide_vectors and info is not None and info.model is not None:
         rewritten = _without_vectors(rewritten)
-    report: dict[str, Any] = {"rewritten": changed, "outcome": outcome.code}
-    if reason:
-        report["reason"] = reason
-    return {"body": as_text(rewritten) if body.as_text else rewritten, "resift": report}
+    return {
+        "body": as_text(to_json(rewritten)) if body.as_text else rewritten,
+        "resift": _rewriting_report(outcome, reason, is_changed),
+    }
 
 
-def as_text(body: dict[str, Any]) -> str:
-    """Return a search body as JSON text in which ``$`` is escaped.
+def _unparsed(raw: bytes) -> dict[str, Any] | None:
+    """Return the answer to a request for a rewriting whose search body need not be parsed, or None for other requests.
 
-    Without the escape, ML Commons would replace ``${name}`` in the text with a parameter.
+    Without a session and clicks, there is nothing to add to a search of an index that has no vectors of Resift.
+
+    Args:
+        raw: The body of the request.
+    """
+    if not has_no_options(raw):
+        return None
+    service, headers = current_service(), engine_headers()
+    try:
+        body = msgspec.json.decode(raw, type=UnparsedRewriteRequest)
+        text = bytes(body.body)
+        as_string = as_text(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None  # the request is malformed, which is reported when it is parsed
+    if not text.startswith(b"{"):
+        return None
+    check_model(body.model, service.model)
+    info = service.readable_info(body.index, headers, cached_only=is_late())
+    if info is None or info.model is not None:
+        return None
+    report = _rewriting_report(Outcome.NOTHING_TO_ADD, Outcome.NOTHING_TO_ADD.english)
+    return {"body": as_string if body.as_text else orjson.Fragment(text), "resift": report}
+
+
+def _rewriting_report(outcome: Outcome, reason: str, is_changed: bool = False) -> dict[str, Any]:
+    """Count a rewriting in the metrics, and return its description for the answer."""
+    count_rewrite(outcome)
+    report: dict[str, Any] = {"rewritten": is_changed, "outcome": outcome.code}
+    return {**report, "reason": reason} if reason else report
+
+
+def as_text(body: bytes) -> str:
+    """Return a search body in JSON as a string in which ``$`` is escaped.
+
+    Without the escape, ML Commons would replace ``${name}`` in the string with a parameter.
 
     Args:
         body: The search body.
     """
-    return to_json(body).decode().replace("$", "\\u0024")
+    return body.decode().replace("$", "\\u0024")
 
 
 def _without_vectors(body: dict[str, Any]) -> dict[str, Any]:
@@ -463,6 +511,7 @@ def feedback() -> dict[str, Any]:
     body, service, headers = read_body(FeedbackRequest), current_service(), engine_headers()
     marks = collect_marks({name: getattr(body, name) for name in GRADES}, body.scores)
     session = service.feedback(body.session, body.index, body.query, marks, headers)
+    service.warm_session(body.session, body.index, body.query, headers)
     return service.describe(session, headers) if body.explain else session_summary(session)
 
 

@@ -25,6 +25,7 @@ from resift.reranker.access.requests import (
 )
 from resift.reranker.api import JsonProvider, api
 from resift.reranker.collector import Collector, ubi
+from resift.reranker.queueing import MAX_WAIT, longest_wait
 from resift.reranker.request_log import http_error, identified
 from resift.reranker.reviews_api import reviews
 from resift.service.config import Config
@@ -129,6 +130,8 @@ def _add_pages(app: Flask, keys: Keys) -> None:
             "version": __version__,
             "model": service.model.name,
             "model_hash": service.model.hash,
+            "longest_wait": round(longest_wait(), 3),
+            "overloaded": longest_wait() > MAX_WAIT,
         }
 
     @app.get("/readyz")

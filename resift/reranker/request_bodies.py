@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Raw, Struct, field
 
 from resift.contracts.search_options import Clause, Name, SessionId, Text
 from resift.errors import TextTooLong
@@ -61,6 +61,16 @@ class RewriteRequest(Struct, kw_only=True, forbid_unknown_fields=True):
             "whether to exclude the fields `resift_vector*` in the body's `_source`, unless it names one of them"
         ),
     ] = False
+
+
+class UnparsedRewriteRequest(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A search body to rewrite that is not parsed. The fields are those of :class:`RewriteRequest`."""
+
+    index: Name
+    body: Raw
+    model: str | None = None
+    as_text: bool = False
+    hide_vectors: bool = False
 
 
 class FeedbackRequest(Struct, kw_only=True, forbid_unknown_fields=True):

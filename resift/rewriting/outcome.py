@@ -55,6 +55,7 @@ class Outcome(Enum):
     NOT_DEMOTED = "not_demoted", "OpenSearch cannot demote judged documents in this search"
     MARKS_GONE = "marks_gone", "marked documents that no longer exist: {}"
     FAILED = "failed", "failed: {}"
+    OVERLOADED = "overloaded", "the service is overloaded"
 
     def __init__(self, code: str, english: str) -> None:
         self.code, self.english = code, english

@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import structs
 
 from resift.cache import TtlCache
-from resift.contracts.documents import IndexInfo, SearchResult
+from resift.contracts.documents import IndexInfo, SearchResult, VectorField
 from resift.contracts.engine import Engine, Headers, retryable
 from resift.encoders.late_interaction import LateInteraction
 from resift.encoders.model import Model
@@ -29,7 +29,7 @@ from resift.query.dsl import MAX_RESULTS, Body
 from resift.query.limits import check_limits
 from resift.query.questions import distinctive_words
 from resift.reviews.reviews import Reviews
-from resift.rewriting.knowledge import NO_NEEDS, Knowledge
+from resift.rewriting.knowledge import NO_NEEDS, Knowledge, Needs
 from resift.rewriting.moving import needs_of
 from resift.rewriting.options import Options, options_in
 from resift.rewriting.outcome import Outcome, Rewritten
@@ -61,6 +61,7 @@ log = logging.getLogger(__name__)
 _INFO_SECONDS = 5.0
 """Seconds for which the record of an index is cached."""
 _CACHED_INFOS = 1000
+_FIELD_SECONDS = 600.0
 SESSION_WINDOW = 400
 """Smallest default ``window_size`` of a search in a session that has learned something about the query."""
 # Defaults of a search that is widened by related words. What they find is ordered by the similarity, further down.
@@ -102,6 +103,9 @@ class SearchService:
             quotas=sessions.quotas,
         )
         self.knowledge = KnowledgeLoader(engine, model, sessions, self.info, config.feedback, clicks)
+        self.loader = self.knowledge.loader
+        # Fields of their own that the latest searches of an index ranked by, by index and headers.
+        self._searched_fields: TtlCache[frozenset[VectorField]] = TtlCache(_CACHED_INFOS, _FIELD_SECONDS)
 
     def info(self, index: str, headers: Headers = None) -> IndexInfo:
         """Return the names, fields and settings of an index. They are cached for five seconds.
@@ -130,9 +134,10 @@ class SearchService:
             IndexNotServed: The settings of the service do not allow searching the index, or an index behind the alias.
             ResiftError: The index does not exist, or the engine failed.
         """
-        cached = self._infos.get((index, str(headers)))
-        if cached is not None:
-            return cached
+        key = (index, str(headers))
+        return self._infos.get_or_load(key, lambda: self._load_served(index, headers))
+
+    def _load_served(self, index: str, headers: Headers) -> ServedIndex:
         infos: list[IndexInfo] = []
 
         def resolve(name: str) -> Sequence[str]:
@@ -144,21 +149,23 @@ class SearchService:
 
         by_own_names = self.served_indices.require(index, resolve)
         info = infos[0] if infos and infos[0].name == index else self.engine.info(index, headers)
-        return self._infos.put((index, str(headers)), ServedIndex(info, by_own_names, self.model))
+        return ServedIndex(info, by_own_names, self.model)
 
-    def has_vectors(self, index: str, headers: Headers = None) -> bool:
-        """Return whether the documents of an index contain vectors of Resift.
-
-        The ``_source`` of a hit would show these vectors. The result is False if the index cannot be read.
+    def readable_info(self, index: str, headers: Headers = None, cached_only: bool = False) -> IndexInfo | None:
+        """Return the result of :meth:`info`, or None if the index cannot be read.
 
         Args:
             index: The name of the index or alias.
             headers: The HTTP headers of the caller, or None.
+            cached_only: Whether to send no request to the engine, and return None if the result is not cached.
         """
         try:
-            return self.info(index, headers).model is not None
+            if not cached_only:
+                return self.info(index, headers)
+            cached = self._infos.get((index, str(headers)))
+            return None if cached is None else cached.searched
         except ResiftError:
-            return False
+            return None
 
     def warm_up(self) -> None:
         """Load data about the configured index into the caches to make the first search fast. Errors are ignored."""
@@ -166,6 +173,26 @@ class SearchService:
             info = self.info(self.config.index)
             self.words.get(info)
             self.catalogue.fields(info)
+
+    def warm_session(self, session: str, index: str, query: str, headers: Headers = None) -> None:
+        """Load in the background what the next search of a session needs, such as document counts of words.
+
+        Nothing happens if :attr:`loader` has not been started, or has too much to do.
+
+        Args:
+            session: The session's id.
+            index: The name of the index that will be searched.
+            query: The text that will be searched for.
+            headers: The HTTP headers of the caller, or None.
+        """
+
+        def load() -> None:
+            info = self.info(index, headers)
+            fields = self._searched_fields.get((info.name, str(headers))) or frozenset()
+            options = Options(text=query, session=session, through_cluster=True)
+            self.knowledge.warm(info, options, Needs(fields=fields), headers)
+
+        self.loader.submit((index, session, str(headers)), load)
 
     def feedback(
         self, session: str, index: str, query: str, marks: Mapping[str, Mark], headers: Headers = None
@@ -396,6 +423,8 @@ class SearchService:
             headers: The caller's HTTP headers.
         """
         needs = needs_of(query, info.vector_fields) if query.root.ranks_by_meaning else NO_NEEDS
+        if needs.fields:
+            self._searched_fields.put((info.name, str(headers)), needs.fields)
         knowledge = self.knowledge.load(info, options, needs, headers)
         text, notes = options.text or "", list(knowledge.notes)
         searched_text = text

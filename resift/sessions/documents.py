@@ -246,6 +246,12 @@ class FieldLoader:
         cached = self._texts.get(key)
         if cached is not None or self._failures.get(key):
             return cached
+        with self._texts.loading(key):
+            cached = self._texts.get(key)
+            return self._fetch_encoded(text, headers) if cached is None and not self._failures.get(key) else cached
+
+    def _fetch_encoded(self, text: TextToEncode, headers: Headers) -> Any:
+        key = (text, str(headers))
         try:
             if text.tokens:
                 encoded: Any = self._engine.query_tokens(text.text, text.model, text.analyzer, headers)

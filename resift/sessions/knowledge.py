@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from resift.rewriting.knowledge import NO_NEEDS, FieldKnowledge, Knowledge, Need
 from resift.rewriting.options import Options
 from resift.sessions.clicks import Clicks
 from resift.sessions.documents import Content, FieldLoader, read_documents, unreadable_note
+from resift.sessions.loading import Loader
 from resift.sessions.samples import Samples, WordSelector
 from resift.sessions.sessions import MAX_QUERY, Sessions, effective_judgements
 from resift.vectors.similarity import SIMILARITIES
@@ -47,6 +48,10 @@ _UNREADABLE_INDEX = (IndexNotFound, IndexNotServed, ModelMismatch)
 # The caches of documents, and of what was learned from them.
 _SECONDS = 300.0
 _CACHE_BYTES = 16_000_000
+_CACHED_SESSIONS = 5000
+# Seconds that a search waits for its session to be loaded. ML Commons gives a search pipeline one second.
+_PATIENCE = 10.0
+_PATIENCE_OF_PIPELINES = 0.3
 _ENTRY_BYTES = 600  # of a document in the cache, besides its vector and its text
 _WORD_BYTES = 70  # of a word in a document's bag of words: the word, its weight, their slot in a dictionary
 
@@ -63,6 +68,12 @@ class EncodedQuery(NamedTuple):
     text: str
     vector: Floats
     similarity: str
+
+
+def _session_key(info: IndexInfo, judgements: Sequence[Judgement], needs: Needs, headers: Headers) -> Hashable:
+    """Return what identifies the documents and fields that a search in a session needs."""
+    documents = hash(tuple((judgement.index, judgement.document) for judgement in judgements))
+    return info.name, str(headers), documents, needs.fields
 
 
 def scoped_feedback(
@@ -181,12 +192,16 @@ class KnowledgeLoader:
         self.fields = FieldLoader(engine, self.samples.draw)
         self._contents: TtlCache[Content] = TtlCache(_CACHE_BYTES, _SECONDS)
         self._learned: TtlCache[Feedback] = TtlCache(_CACHE_BYTES, _SECONDS)
+        self._loaded: TtlCache[bool] = TtlCache(_CACHED_SESSIONS, _SECONDS)
+        self.loader = Loader()
 
     def load(self, info: IndexInfo, options: Options, needs: Needs = NO_NEEDS, headers: Headers = None) -> Knowledge:
         """Load the data with which Resift rewrites a search, such as the moved query vector and the expansion words.
 
         The data is derived from the relevance judgements in the session and from the clicks of the user. If these
-        cannot be read, they are ignored, and a note in the result gives the reason.
+        cannot be read, they are ignored, and a note in the result gives the reason. If the :attr:`loader` is running,
+        the same applies to a session that cannot be loaded in 0.3 s (10 s outside a search pipeline), or if several
+        sessions are waiting to be loaded. The loader goes on, so that later searches of the session find it loaded.
 
         Args:
             info: The names, fields and settings of the searched index.
@@ -199,6 +214,40 @@ class KnowledgeLoader:
             ResiftError: The engine failed.
         """
         judgements, notes = self._judgements(info, options, headers)
+        if judgements and self.loader.is_running:
+            key = _session_key(info, judgements, needs, headers)
+            work = partial(self._fill_caches, key, info, options, needs, headers, judgements)
+            patience = _PATIENCE_OF_PIPELINES if options.through_cluster else _PATIENCE
+            if self._loaded.get(key) is None and not self.loader.load(key, work, patience):
+                judgements, notes = [], [*notes, "the session is still being loaded"]
+        knowledge = self._knowledge(info, options, needs, headers, judgements)
+        return replace(knowledge, notes=[*notes, *knowledge.notes])
+
+    def warm(self, info: IndexInfo, options: Options, needs: Needs, headers: Headers = None) -> None:
+        """Fill the caches from which :meth:`load` takes the knowledge about a session.
+
+        Args:
+            info: The index.
+            options: The options of a search in the session.
+            needs: The fields whose vectors or tokens must be loaded, and the query texts that must be encoded.
+            headers: The HTTP headers of the caller, or None.
+
+        Raises:
+            ResiftError: The engine failed.
+        """
+        judgements, _ = self._judgements(info, options, headers)
+        if judgements:
+            key = _session_key(info, judgements, needs, headers)
+            self._fill_caches(key, info, options, needs, headers, judgements)
+
+    def _fill_caches(self, key: Hashable, *arguments: Any) -> None:
+        self._knowledge(*arguments)
+        self._loaded.put(key, True)
+
+    def _knowledge(
+        self, info: IndexInfo, options: Options, needs: Needs, headers: Headers, judgements: Sequence[Judgement]
+    ) -> Knowledge:
+        """Return the knowledge about a query that follows from judgements."""
         documents = self.read(judgements, headers)
         text = options.text or ""
         query = EncodedQuery(text, self.model.encode_one(text), self.model.similarity)
@@ -208,17 +257,15 @@ class KnowledgeLoader:
         knowledge = replace(
             knowledge_of(info, query, feedback, documents, searched),
             expansion_words=self.word_selector.select(feedback, info, headers),
-            notes=notes,
         )
         if feedback is None:
-            return replace(knowledge, notes=[*notes, *unreadable_note(documents)])
+            return replace(knowledge, notes=unreadable_note(documents))
         indices = (info.name, *info.indices)
         missing = sum(judgement.index in indices for judgement in judgements) - len(searched)
         own_fields = FieldKnowledge(mapped=info.vector_fields)
         if needs.fields:
             own_fields = self.fields.load(info, needs, feedback.for_query, documents, searched, headers)
-        if not own_fields.vectors and not own_fields.tokens:
-            notes = [*notes, *unreadable_note(documents)]
+        notes = [] if own_fields.vectors or own_fields.tokens else unreadable_note(documents)
         return replace(knowledge, missing_documents=max(0, missing), own_fields=own_fields, notes=notes)
 
     def _judgements(self, info: IndexInfo, options: Options, headers: Headers) -> tuple[list[Judgement], list[str]]:
@@ -294,12 +341,12 @@ class KnowledgeLoader:
             )
             for document in judged
         )
-        if (cached := self._learned.get(key)) is not None:
-            return cached
         model = self.model
-        learned = Feedback.from_judged(judged, model.dim, model.table.idf, self.method, model.document_known_share)
-        size = 3 * learned.vectors.nbytes + _WORD_BYTES * sum(map(len, learned.bags))
-        return self._learned.put(key, learned, size)
+        return self._learned.get_or_load(
+            key,
+            lambda: Feedback.from_judged(judged, model.dim, model.table.idf, self.method, model.document_known_share),
+            lambda learned: 3 * learned.vectors.nbytes + _WORD_BYTES * sum(map(len, learned.bags)),
+        )
 
     def expansion_words(self, feedback: Feedback | None, index: str, headers: Headers = None) -> list[str]:
         """Return the words that feedback adds to queries in an index, heaviest first.
@@ -340,13 +387,24 @@ class KnowledgeLoader:
         contents: dict[tuple[str, str], Content] = {}
         for index in dict.fromkeys(judgement.index for judgement in judgements):
             ids = list(dict.fromkeys(judgement.document for judgement in judgements if judgement.index == index))
-            cached = {id: self._contents.get((index, id, str(headers))) for id in ids}
-            missing = [id for id, content in cached.items() if content is None]
-            fetched = self._fetch_readable(index, missing, headers) if missing else {}
-            contents |= {(index, id): content for id, content in cached.items() if content is not None}
-            contents |= {(index, id): content for id, content in fetched.items()}
+            contents |= {(index, id): content for id, content in self._read_from(index, ids, headers).items()}
         keys = ((judgement, (judgement.index, judgement.document)) for judgement in judgements)
         return [JudgedDocument(judgement, *contents[key]) for judgement, key in keys if key in contents]
+
+    def _read_from(self, index: str, ids: Sequence[str], headers: Headers) -> dict[str, Content]:
+        """Return the vectors and texts of documents of an index, from the cache or from the engine."""
+        cached = self._cached(index, ids, headers)
+        missing = tuple(id for id in ids if id not in cached)
+        if not missing:
+            return cached
+        with self._contents.loading((index, missing, str(headers))):
+            cached = self._cached(index, ids, headers)
+            still_missing = [id for id in missing if id not in cached]
+            return cached | (self._fetch_readable(index, still_missing, headers) if still_missing else {})
+
+    def _cached(self, index: str, ids: Sequence[str], headers: Headers) -> dict[str, Content]:
+        contents = ((id, self._contents.get((index, id, str(headers)))) for id in ids)
+        return {id: content for id, content in contents if content is not None}
 
     def _fetch_readable(self, index: str, ids: Sequence[str], headers: Headers) -> dict[str, Content]:
         """Fetch documents like :meth:`fetch`, but skip documents that cannot be read instead of raising an error.

@@ -66,8 +66,9 @@ class Samples:
         field = field or info.vector_field
         # Another model may have its vectors in the same field later.
         key = (info.name, field if field != info.vector_field else (field, info.model), str(headers))
-        if (cached := self._cache.get(key)) is not None:
-            return cached
+        return self._cache.get_or_load(key, lambda: self._drawn(info, headers, field))
+
+    def _drawn(self, info: IndexInfo, headers: Headers, field: str) -> Background:
         try:
             drawn = self.engine.sample(info.name, _SAMPLE_SIZE, False, field, headers).vectors
         except ResiftError as error:
@@ -76,7 +77,7 @@ class Samples:
             log.warning("No random documents of index %r: %s", info.name, error.message)
             drawn = []
         vectors = [vector for vector in drawn if vector is not None]
-        return self._cache.put(key, Background(np.stack(vectors)) if vectors else _NO_BACKGROUND)
+        return Background(np.stack(vectors)) if vectors else _NO_BACKGROUND
 
 
 class WordSelector:
@@ -117,7 +118,11 @@ class WordSelector:
         """
         candidates = {} if feedback is None else feedback.expansion_terms
         keys = {word: (info.name, str(headers), word) for word in candidates}
-        values = get_or_fetch(self._cache, keys, lambda words: self._selection_values(words, info, headers))
+        # Sessions have words in common, so their words are counted one session after the other.
+        group = (info.name, str(headers))
+        values = get_or_fetch(
+            self._cache, keys, lambda words: self._selection_values(words, info, headers), group=group
+        )
         useful = [word for word in candidates if values.get(word)]
         best = sorted(useful, key=lambda word: -candidates[word] * values[word])[:MAX_EXPANSION_WORDS]
         smallest = SMALLEST_WEIGHT * max((candidates[word] for word in best), default=0.0)

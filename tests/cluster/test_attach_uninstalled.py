@@ -34,6 +34,18 @@ trap 'kill $(jobs -p) 2>/dev/null; wait 2>/dev/null' EXIT
 {python} -m venv .venv && . .venv/bin/activate
 """
 WAIT = "for _ in $(seq 1200); do curl -sf http://127.0.0.1:8080/healthz > /dev/null && break; sleep 0.1; done"
+# A search does not wait long for a session that is not loaded yet. On a busy machine, the first search may be plain.
+REPEATED = """
+search() {{
+{search}
+}}
+for _ in $(seq 50); do
+  answer=$(search)
+  case $answer in *matched_queries*) break ;; esac
+  sleep 0.2
+done
+echo "$answer"
+"""
 POSTS = {
     "1": ("The strike of the railway workers goes on", [0.9, 0.2, 0.1]),
     "2": ("Nurses end their strike after a week", [0.8, 0.3, 0.1]),
@@ -146,7 +158,8 @@ def test_five_commands_from_an_empty_cluster_take_less_than_five_minutes(
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, here)
     served = re.sub(r"^resift serve &.*$", f"resift serve 2> serve.log &\n{WAIT}", first, flags=re.MULTILINE)
-    script = SHELL.format(python=sys.executable) + (served + search).replace("http://localhost:9200", opensearch_url)
+    script = SHELL.format(python=sys.executable) + served + REPEATED.format(search=search)
+    script = script.replace("http://localhost:9200", opensearch_url)
     done = subprocess.run(["bash", "-e", "-c", script], input="y\n", capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout
     assert plan.partition("…")[0].rstrip() in done.stdout

@@ -5,14 +5,17 @@ Searches go on in the engine's order, and writes go on without vectors, within a
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sqlite3
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +194,36 @@ def test_the_guard_disables_a_frozen_service(installed: Installed) -> None:
     url = installed.installer.url
     off, on = f"{url} does not answer: searches go on without it", f"{url} answers: searches are rewritten"
     assert told == ["", off, "", on]
+    assert until(True, installed.is_rewritten)
+
+
+class Health(BaseHTTPRequestHandler):
+    """A health check that says whether the service is overloaded."""
+
+    overloaded = True
+
+    def do_GET(self) -> None:
+        """Answer."""
+        body = json.dumps({"status": "ok", "overloaded": self.overloaded}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Log nothing."""
+
+
+def test_a_guard_lets_an_overloaded_service_rest(installed: Installed, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Health) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        guard = Guard(installed.installer.cluster, installed.name, url)
+        assert [guard.check() for _ in range(5)] == ["", "", "", "", f"{url} is overloaded: searches go on without it"]
+        assert not installed.is_rewritten()
+        monkeypatch.setattr(Health, "overloaded", False)
+        assert [guard.check() for _ in range(10)] == [""] * 9 + [f"{url} answers: searches are rewritten"]
+        server.shutdown()
     assert until(True, installed.is_rewritten)
 
 

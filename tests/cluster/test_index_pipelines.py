@@ -32,7 +32,7 @@ Answer = Callable[[dict[str, Any]], tuple[int, str]]  # the response of the serv
 
 def rewritten(change: Callable[[dict[str, Any]], Any]) -> Answer:
     """Return a function that answers as ``/v1/rewrite``, with a changed body."""
-    return lambda asked: (200, json.dumps({"body": as_text(change(asked["body"]))}))
+    return lambda asked: (200, json.dumps({"body": as_text(json.dumps(change(asked["body"])).encode())}))
 
 
 class Rewriter(ThreadingHTTPServer):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import signal
 import socket
@@ -20,6 +21,7 @@ from ports import free_port
 from served import JSON, Client, Server, serving
 
 from resift import Model
+from resift.cli.lanes import COMPUTING_THREADS, SESSION_THREADS
 from resift.cli.main import main
 from resift.contracts.documents import Document
 from resift.embedded.engine import SqliteEngine
@@ -188,10 +190,13 @@ def test_who_sends_byte_by_byte_is_told_after_the_deadline_too(server: Server) -
 def test_many_who_do_not_take_their_answers_keep_nobody_waiting(server: Server) -> None:
     body = json.dumps({"input": ["fire"] * 1000}).encode()
     request = (b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\n", JSON, b"Content-Length: %d\r\n\r\n" % len(body))
+    # sent first: behind the other requests, it could be refused as one too many
+    complete = server.request("POST /v1/embeddings", {"input": ["fire"] * 1000})
+    assert complete.status == 200
+    whole = len(complete.body)
     with ExitStack() as stack:
         slow = [stack.enter_context(Client(server.port, small_window=True)).send(*request, body) for _ in range(12)]
         assert [found(server) for _ in range(5)] == [2] * 5
-        whole = len(server.request("POST /v1/embeddings", {"input": ["fire"] * 1000}).body)
         for _ in range(3):  # each request takes one deadline; then the server has given up on the others
             stack.enter_context(Client(server.port)).send(*HALF_A_BODY).answer()
         for client in slow:
@@ -214,6 +219,50 @@ def test_a_frozen_engine_ends_in_an_answer(folder: Path) -> None:
             assert answer is not None
             assert (answer.status, answer.json()["error"]["code"]) == (503, "deadline_exceeded")
         frozen.close()  # otherwise the threads would still wait, and so would the shutdown
+
+
+def posted(path: str, content: dict[str, object]) -> bytes:
+    """Return a request with a JSON body."""
+    body = json.dumps(content).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n".encode()
+    return head + JSON + b"\r\n" + body
+
+
+def test_bodies_that_wait_behind_a_frozen_engine_come_back_unchanged(folder: Path) -> None:
+    session = {"ext": {"ml_inference": {"session": "anna"}}}
+    body = {"query": {"match": {"text": "fire"}}, **session}
+    request = posted("/v1/rewrite", {"index": "docs", "body": body})
+    with ExitStack() as stack:
+        frozen = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=100))
+        engine = f"http://127.0.0.1:{frozen.getsockname()[1]}"
+        server = stack.enter_context(serving(folder, "--workers", "1", "--engine", engine, RESIFT_DEADLINE="5"))
+        busy = [stack.enter_context(Client(server.port)).send(request) for _ in range(SESSION_THREADS)]
+        waiting = [stack.enter_context(Client(server.port)).send(request) for _ in range(10)]
+        answers = [client.answer() for client in waiting]
+        assert [answer and answer.status for answer in answers] == [200] * 10
+        unchanged = {"rewritten": False, "outcome": "overloaded", "reason": "the service is overloaded"}
+        assert all(answer.json() == {"body": body, "resift": unchanged} for answer in answers if answer)
+        assert server.request("GET /healthz").json()["overloaded"] is True
+        assert {answer.status for client in busy if (answer := client.answer())} == {503}
+        frozen.close()
+
+
+def test_requests_whose_caller_has_gone_away_are_not_computed(folder: Path) -> None:
+    def compared() -> float:
+        metrics = server.request("GET /metrics").body.decode()
+        counts = re.findall(r'^resift_requests_total\{endpoint="api.rerank",.*?\} (\S+)$', metrics, re.MULTILINE)
+        return sum(map(float, counts))
+
+    with serving(folder, "--workers", "1") as server, ExitStack() as stack:
+        long = comparison(MOST)
+        first = [stack.enter_context(Client(server.port)).send(long) for _ in range(COMPUTING_THREADS)]
+        for _ in range(6):
+            with Client(server.port) as gone:
+                gone.send(long)
+        last = stack.enter_context(Client(server.port)).send(long)
+        answers = [client.answer() for client in (*first, last)]
+        assert [answer and answer.status for answer in answers] == [200] * 3
+        assert compared() == 3
 
 
 def test_a_connection_is_kept_for_several_requests(server: Server) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
 from clock import Clock
 
-from resift.cache import TtlCache
+from resift.cache import TtlCache, get_or_fetch
 
 
 def make_cache(size: int) -> tuple[TtlCache[str], Clock]:
@@ -64,3 +68,55 @@ def test_expired_entries_are_removed_by_the_next_put() -> None:
     values.put("b", "b")
     clock.now = 0.0  # the first entry would still be valid at this time
     assert cached_keys(values) == "b"
+
+
+class SlowEngine:
+    """Loads values when it is released, and records which keys each call loads."""
+
+    def __init__(self) -> None:
+        self.release = threading.Event()
+        self.began = threading.Event()
+        self.requests: list[list[str]] = []
+
+    def load(self, keys: list[str]) -> dict[str, str]:
+        self.requests.append(keys)
+        self.began.set()
+        assert self.release.wait(10)
+        return {key: key.upper() for key in keys}
+
+
+def test_threads_that_need_the_same_values_load_them_once() -> None:
+    values, _ = make_cache(9)
+    engine = SlowEngine()
+    with ThreadPoolExecutor(4) as pool:
+        first = pool.submit(get_or_fetch, values, {"a": "a", "b": "b"}, engine.load, group="index")
+        assert engine.began.wait(10)
+        others = [pool.submit(get_or_fetch, values, {"b": "b", key: key}, engine.load, group="index") for key in "ac"]
+        engine.release.set()
+        assert first.result() == {"a": "A", "b": "B"}
+        assert [other.result()["b"] for other in others] == ["B", "B"]
+    assert engine.requests == [["a", "b"], ["c"]]
+
+
+def test_a_value_is_loaded_again_after_a_failure() -> None:
+    values, _ = make_cache(9)
+
+    def fail() -> str:
+        raise OSError
+
+    with pytest.raises(OSError):
+        values.get_or_load("a", fail)
+    assert values.get_or_load("a", lambda: "fire") == "fire"
+    assert values.get_or_load("a", fail) == "fire"
+
+
+def test_nobody_waits_long_for_a_thread_that_hangs() -> None:
+    values, _ = make_cache(9)
+    engine = SlowEngine()
+    with ThreadPoolExecutor(1) as pool:
+        hanging = pool.submit(values.get_or_load, "a", lambda: engine.load(["a"])["a"])
+        assert engine.began.wait(10)
+        assert values.get_or_load("a", lambda: "other") == "other"
+        engine.release.set()
+        assert hanging.result() == "A"
+    assert values.get_or_load("b", lambda: "next") == "next"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 GUARDED = ("rewrite", "rerank", "query")
 _SECONDS = 1.0  # time limit for an answer of the service, the same as that of ML Commons
 _MAX_MISSED = 2  # number of consecutive missing answers after which the cluster no longer calls the service
+_MAX_OVERLOADED = 5  # the same, of answers of an overloaded service, which recovers by itself from a restart
+_REST = 10  # number of checks during which the cluster does not call a service that was overloaded
 
 
 class InstallationOptions(TypedDict, total=False):
@@ -279,10 +282,11 @@ def _check_unmanaged(installer: Installer) -> None:
 
 
 class Guard:
-    """A watchdog that protects searches from a service that does not answer.
+    """A watchdog that protects searches from a service that does not answer, or is overloaded.
 
     When the service hangs, each search waits a second for it. The guard then disables the remote models through which
-    the cluster calls the service, so that search pipelines continue at once with the original search.
+    the cluster calls the service, so that search pipelines continue at once with the original search. A service that is
+    overloaded gets ten seconds to recover. It would otherwise seem to have recovered as soon as nobody calls it.
 
     Args:
         cluster: The cluster.
@@ -292,7 +296,7 @@ class Guard:
 
     def __init__(self, cluster: Cluster, name: str, url: str) -> None:
         self.cluster, self.name, self.url = cluster, name, url
-        self._missed = 0
+        self._missed = self._overloaded = self._rest = 0
         self._enabled: bool | None = None
 
     def check(self) -> str:
@@ -308,10 +312,15 @@ class Guard:
             EngineUnavailable: If no node answers.
             EngineError: If the cluster refuses a request.
         """
-        self._missed = 0 if self._answers() else self._missed + 1
-        if self._missed == 0:
-            return self.switch(True)
-        return self.switch(False) if self._missed >= _MAX_MISSED else ""
+        state = self._state()
+        self._missed = self._missed + 1 if state is None else 0
+        self._overloaded = self._overloaded + 1 if state and state.get("overloaded") else 0
+        self._rest = _REST if self._overloaded >= _MAX_OVERLOADED else max(0, self._rest - 1)
+        if self._missed >= _MAX_MISSED:
+            return self.switch(False)
+        if self._rest:
+            return self.switch(False, f"{self.url} is overloaded")
+        return "" if self._missed else self.switch(True)
 
     def watch(self, progress: Progress, stop: Stop) -> None:
         """Call the service every second, and disable the remote models as long as the service does not answer.
@@ -337,11 +346,12 @@ class Guard:
             if self._enabled is False and (message := self.switch(True)):
                 progress(Step(message))
 
-    def switch(self, on: bool) -> str:
+    def switch(self, on: bool, reason: str = "") -> str:
         """Enable or disable the remote models through which the cluster calls the service.
 
         Args:
-            on: Whether to enable the remote models.
+            on: Whether to enable them.
+            reason: Why they are disabled, by default because the service does not answer.
 
         Returns:
             A description of the change, or an empty string if nothing was changed.
@@ -362,11 +372,13 @@ class Guard:
             return ""
         if on:
             return f"{self.url} answers: searches are rewritten"
-        return f"{self.url} does not answer: searches go on without it"
+        return f"{reason or f'{self.url} does not answer'}: searches go on without it"
 
-    def _answers(self) -> bool:
+    def _state(self) -> dict[str, Any] | None:
+        """Return the health check of the service, or None if the service does not answer."""
         try:
             with urlopen(f"{self.url}/healthz", timeout=_SECONDS) as response:
-                return bool(response.status == 200)
-        except (OSError, HTTPException):
-            return False
+                state = json.load(response)
+        except (OSError, HTTPException, ValueError):
+            return None
+        return state if isinstance(state, dict) else None

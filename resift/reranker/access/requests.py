@@ -114,7 +114,8 @@ def add_request_ids(app: Flask) -> None:
         if access_log.isEnabledFor(logging.INFO):
             seconds = round(time.perf_counter() - g.get("started", time.perf_counter()), 6)
             fields = {"method": request.method, "path": request.path, "status": response.status_code}
-            access_log.info("answered", extra={"fields": {**fields, "seconds": seconds}})
+            outcome = {"outcome": g.outcome} if "outcome" in g else {}
+            access_log.info("answered", extra={"fields": {**fields, "seconds": seconds, **outcome}})
         return response
 
     @app.teardown_request
@@ -441,11 +442,12 @@ def add_metrics(app: Flask) -> None:
 
 
 def count_rewrite(outcome: Outcome) -> None:
-    """Count a search from an OpenSearch search pipeline in the metrics.
+    """Count a search from an OpenSearch search pipeline in the metrics, and add its outcome to the log line.
 
     Args:
         outcome: How the rewriting of the search ended.
     """
+    g.outcome = outcome.code
     current_app.extensions["rewrites"].labels(outcome.code).inc()
 
 

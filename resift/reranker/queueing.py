@@ -1,0 +1,100 @@
+"""The time that requests wait for a thread of the service, and the search bodies that are not worth waiting for.
+
+``resift serve`` states both in the WSGI environment of a request. Other servers do not, and then no request has waited.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from flask import request
+
+log = logging.getLogger(__name__)
+
+WAITED = "resift.waited"
+"""Key of the WSGI environment: seconds that the request waited for a thread."""
+LONGEST_WAIT = "resift.longest_wait"
+"""Key of the WSGI environment: the longest wait of a search in the last seconds (see :class:`LongestWait`)."""
+MAX_WAIT = 0.3
+"""Seconds after which a search body is answered unchanged. ML Commons gives up a request after one second."""
+_WINDOW = 2.0
+"""Seconds for which :class:`LongestWait` remembers a wait."""
+_LOG_SECONDS = 10.0
+"""Least time between two log messages about late requests."""
+
+
+def is_late() -> bool:
+    """Return whether the current request has waited so long for a thread that it is not worth rewriting its body."""
+    return bool(request.environ.get(WAITED, 0.0) > MAX_WAIT)
+
+
+def longest_wait() -> float:
+    """Return the longest wait of a search in this process in the last two to four seconds, in seconds."""
+    return float(request.environ.get(LONGEST_WAIT, 0.0))
+
+
+def has_no_options(body: bytes) -> bool:
+    r"""Return whether a search body in JSON surely states no options for Resift, without parsing it.
+
+    An escape sequence could hide the name of the section ``ext``, so a body with any of them may have options.
+
+    >>> [has_no_options(body) for body in (b'{"query": {}}', b'{"ext": {}}', b'{"\\u0065xt": {}}')]
+    [True, False, False]
+    """
+    return b'"ext"' not in body and b"\\u00" not in body
+
+
+class LongestWait:
+    """The longest wait for a thread in the last seconds.
+
+    Args:
+        clock: A function that returns the time in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._began = clock()
+        self._current = self._previous = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Record the wait of a request."""
+        self._turn()
+        self._current = max(self._current, seconds)
+
+    def get(self) -> float:
+        """Return the longest wait of the last two to four seconds."""
+        self._turn()
+        return max(self._current, self._previous)
+
+    def _turn(self) -> None:
+        age = self._clock() - self._began
+        if age > _WINDOW:
+            self._previous = self._current if age <= 2 * _WINDOW else 0.0
+            self._current, self._began = 0.0, self._clock()
+
+
+class LateLog:
+    """Logs how many searches were answered unchanged because the service is overloaded, at most every ten seconds.
+
+    Args:
+        clock: A function that returns the time in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._lock = clock, threading.Lock()
+        self._count, self._logged = 0, -_LOG_SECONDS
+
+    def add(self) -> None:
+        """Count a search, and log the number of searches since the last message if it is time for one."""
+        with self._lock:
+            self._count += 1
+            now = self._clock()
+            if now - self._logged < _LOG_SECONDS:
+                return
+            count, self._count, self._logged = self._count, 0, now
+        log.warning(
+            "Overloaded: %d searches waited longer than %g s for a thread and were not rewritten", count, MAX_WAIT
+        )

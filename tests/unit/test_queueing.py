@@ -1,0 +1,162 @@
+"""Tests of queues of the service: lanes, late requests, and the longest wait."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from clock import Clock
+from flask.testing import FlaskClient
+from service_app import config as config
+from service_app import plain as plain
+
+from resift.cli.lanes import REVIEW_THREADS, SESSION_THREADS, Lanes
+from resift.reranker.queueing import LONGEST_WAIT, MAX_WAIT, WAITED, LateLog, LongestWait
+
+
+class Body:
+    """The body of a request that has been received."""
+
+    def __init__(self, text: bytes) -> None:
+        self.text = text
+
+    def getbuf(self) -> Body:
+        return self
+
+    def get(self, size: int) -> bytes:
+        return self.text[:size]
+
+
+class Caller:
+    """A connection with a request. The request is answered when ``may_end`` is set."""
+
+    def __init__(self, may_end: threading.Event, path: str = "/v1/rewrite", body: bytes = b"{}") -> None:
+        request = SimpleNamespace(path=path, body_rcv=Body(body), body_bytes_received=len(body))
+        self.requests = [request]
+        self.may_end, self.answered = may_end, threading.Event()
+        self.count = 0
+
+    def answer(self, waited: float) -> None:
+        self.count += 1
+        assert waited >= 0
+        assert self.may_end.wait(10)
+        self.answered.set()
+
+
+SESSION = b'{"body": {"ext": {"ml_inference": {"session": "a"}}}}'
+
+
+def is_set() -> threading.Event:
+    event = threading.Event()
+    event.set()
+    return event
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/rewrite", b'{"body": {}}'),
+        ("/v1/rewrite", b'{"body": {"ext": {"ml_inference": {"alpha": 0}}}}'),
+        ("/v1/search", b'{"query": "session"}'.replace(b'"session"', b'"sessions"')),
+        ("/v1/feedback", SESSION),
+        ("/healthz", b""),
+    ],
+)
+def test_requests_without_a_session_do_not_wait_behind_sessions(path: str, body: bytes) -> None:
+    lanes, may_end = Lanes(), threading.Event()
+    in_sessions = [Caller(may_end, body=SESSION) for _ in range(SESSION_THREADS + 2)]
+    other = Caller(is_set(), path, body)
+    connections: list[Any] = [*in_sessions, other]
+    for connection in connections:
+        lanes.add_task(connection)
+    assert other.answered.wait(10)
+    may_end.set()
+    assert all(caller.answered.wait(10) for caller in in_sessions)
+
+
+@pytest.mark.parametrize("path", ["/v1/search", "/v1/feedback", "/healthz", "/v1/reviewsearch"])
+def test_no_other_request_waits_for_reviews(path: str) -> None:
+    lanes, may_end = Lanes(), threading.Event()
+    paths = ["/v1/reviews", "/v1/reviews/r", "/v1/reviews/r/next", "/v1/reviews/r/export"] * REVIEW_THREADS
+    reviews = [Caller(may_end, path) for path in paths]
+    other = Caller(is_set(), path)
+    connections: list[Any] = [*reviews, other]
+    for connection in connections:
+        lanes.add_task(connection)
+    assert other.answered.wait(10)
+    may_end.set()
+    assert all(review.answered.wait(10) for review in reviews)
+
+
+def test_a_body_that_waits_too_long_is_passed_on_and_answered_once() -> None:
+    lanes, may_end = Lanes(), threading.Event()
+    callers = [Caller(may_end, body=SESSION) for _ in range(SESSION_THREADS)]
+    search, last = Caller(is_set(), "/v1/search", SESSION), Caller(is_set(), body=SESSION)
+    connections: list[Any] = [*callers, search, last]
+    for connection in connections:
+        lanes.add_task(connection)
+    lanes.answer_late(0.0)
+    assert not last.answered.is_set()
+    lanes.answer_late(float("inf"))
+    assert last.answered.wait(10)
+    assert not search.answered.is_set()  # a search is answered late rather than badly
+    may_end.set()
+    assert search.answered.wait(10)
+    final: Any = Caller(is_set(), body=SESSION)
+    lanes.add_task(final)
+    assert final.answered.wait(10)
+    assert last.count == 1
+
+
+def test_the_loop_wakes_up_when_a_body_is_late() -> None:
+    lanes, may_end = Lanes(), threading.Event()
+    assert lanes.seconds_until_late(0.0, at_most=0.5) == 0.5
+    waiting: list[Any] = [Caller(may_end, body=SESSION) for _ in range(SESSION_THREADS + 1)]
+    for connection in waiting:
+        lanes.add_task(connection)
+    assert lanes.seconds_until_late(float("inf"), at_most=0.5) < 0.01
+    may_end.set()
+
+
+def test_the_longest_wait_is_forgotten_after_some_seconds() -> None:
+    clock = Clock()
+    waits = LongestWait(clock)
+    for seconds in (0.1, 0.4, 0.2):
+        waits.add(seconds)
+    clock.now = 2.5
+    waits.add(0.3)
+    assert waits.get() == 0.4
+    clock.now = 5.0
+    assert waits.get() == 0.3
+    clock.now = 60.0
+    assert waits.get() == 0.0
+
+
+def test_late_searches_are_logged_every_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    late = LateLog(clock)
+    with caplog.at_level(logging.WARNING):
+        for clock.now in (0.0, 1.0, 9.0, 11.0, 12.0):
+            late.add()
+    counts = [record.getMessage().split()[1] for record in caplog.records]
+    assert counts == ["1", "3"]
+
+
+def test_a_late_body_is_answered_unchanged_and_counted(plain: FlaskClient) -> None:
+    body = {"query": {"match": {"text": "fire"}}, "ext": {"ml_inference": {"session": "a"}}}
+    late = {WAITED: MAX_WAIT + 0.01}
+    answer = plain.post("/v1/rewrite", json={"index": "news", "body": body}, environ_overrides=late)
+    assert answer.get_json() == {
+        "body": body,
+        "resift": {"rewritten": False, "outcome": "overloaded", "reason": "the service is overloaded"},
+    }
+    assert 'resift_rewrites_total{outcome="overloaded"} 1.0' in plain.get("/metrics").text
+
+
+@pytest.mark.parametrize(("seconds", "overloaded"), [(0.0, False), (0.25, False), (0.35, True)])
+def test_the_health_check_says_that_requests_wait(plain: FlaskClient, seconds: float, overloaded: bool) -> None:
+    health = plain.get("/healthz", environ_overrides={LONGEST_WAIT: seconds}).get_json()
+    assert (health["longest_wait"], health["overloaded"]) == (seconds, overloaded)
