@@ -14,7 +14,7 @@ from resift.errors import CorruptEngine, EngineError, EngineUnavailable, ResiftE
 from resift.ingest.dead_letters import DeadLetters
 from resift.ingest.readers import BadLine, Record, is_stream
 from resift.ingest.stopping import Stop
-from resift.ingest.writing import UNSERIALIZABLE, Batch, BatchWriter, is_temporary
+from resift.ingest.writing import ATTEMPTS, UNSERIALIZABLE, Batch, BatchWriter, is_temporary, wait
 from resift.query.dsl import VECTOR_FIELD, document_text
 
 __all__ = ["DeadLetters", "Indexer", "Report"]
@@ -132,8 +132,25 @@ class Indexer(BatchWriter):
             raise
         finally:
             self.dead_letters.close()
-        self.engine.refresh(self.index)
+        self._refresh()
         return self.report
+
+    def _refresh(self) -> None:
+        """Make the indexed documents searchable.
+
+        A refresh of many vectors can take longer than the time limit. It then continues in the cluster.
+
+        Raises:
+            EngineUnavailable: If the engine still cannot be reached after all retries.
+        """
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                self.engine.refresh(self.index)
+                return
+            except EngineUnavailable:
+                if attempt == ATTEMPTS or self.stop.requested:
+                    raise
+                wait(attempt, self._sleep)
 
     def _open_index(self, fields: Sequence[str], analyzer: str) -> None:
         """Create the index, or check that an existing index has vectors of the model.

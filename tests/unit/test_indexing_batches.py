@@ -73,6 +73,24 @@ def statuses(indexer: Indexer) -> list[tuple[str, int]]:
     return [(letter["document"]["_id"], letter["status"]) for letter in map(json.loads, lines)]
 
 
+@pytest.mark.parametrize("timeouts", [ATTEMPTS - 1, ATTEMPTS])
+def test_a_refresh_that_times_out_is_repeated(
+    index_all: Callable[..., Indexer], monkeypatch: pytest.MonkeyPatch, timeouts: int
+) -> None:
+    refreshes = []
+
+    def refresh(self: Scripted, index: str) -> None:
+        refreshes.append(index)
+        if len(refreshes) <= timeouts:
+            raise EngineUnavailable("no answer")
+
+    monkeypatch.setattr(Scripted, "refresh", refresh)
+    indexer = index_all(records(3))
+    assert (indexer.report.indexed, indexer.report.retries) == (3, 0)
+    assert hasattr(indexer, "error") is (timeouts == ATTEMPTS)
+    assert len(refreshes) == ATTEMPTS
+
+
 def test_an_engine_with_several_writers_gets_several_batches_at_once(index_all: Callable[..., Indexer]) -> None:
     together = threading.Barrier(3)
     indexer = index_all(records(3 * BATCH), lambda documents: together.wait(30) and None)
