@@ -87,14 +87,14 @@ class TtlCache(Generic[V]):
             done.set()
 
     def get_or_load(self, key: Hashable, load: Callable[[], V], size: Callable[[V], int] = lambda value: 1) -> V:
-        """Return the value of a key. If it is missing, load and store it.
+        """Return the value of a key. If the cache does not contain the value, load and store it.
 
-        If several threads need the same key, one of them loads the value (see :meth:`loading`).
+        If several threads need the same key, one of them loads the value, and the others wait for at most one second.
 
         Args:
             key: The key.
-            load: Function that returns the value, not None.
-            size: Function that returns the size of the value, in the unit of the cache's ``size``.
+            load: A function that returns the value. The value must not be None.
+            size: A function that returns the size of the value, in the same unit as the size of the cache.
         """
         cached = self.get(key)
         if cached is not None:

@@ -195,7 +195,7 @@ class QuotaExceeded(ResiftError, code="quota_exceeded", status=429):
     Args:
         message: A description of the error for people.
         seconds: The number of seconds until the API key may store data again.
-        **rest: ``value`` and ``expected``, as in :class:`ResiftError`.
+        **rest: Optionally ``value``, the value that caused the error, and ``expected``, a description of valid values.
     """
 
     def __init__(self, message: str, *, seconds: int = 86_400, **rest: Any) -> None:
@@ -217,7 +217,7 @@ class EngineError(ResiftError, code="engine_error"):
     Args:
         message: A description of the error for people.
         status: The HTTP status of the engine's response.
-        **rest: ``value`` and ``expected``, as in :class:`ResiftError`.
+        **rest: Optionally ``value``, the value that caused the error, and ``expected``, a description of valid values.
     """
 
     def __init__(self, message: str, *, status: int = 503, **rest: Any) -> None:

@@ -332,7 +332,11 @@ class Connection(HTTPChannel):  # type: ignore[misc]
             self.logger.exception("answering failed")
 
     def _is_abandoned(self) -> bool:
-        """Return whether the client has closed the connection. Nothing is read from a connection with a request."""
+        """Return whether the client has closed the connection.
+
+        A closed connection is not noticed otherwise: no data is read from a connection until its request has been
+        answered.
+        """
         try:
             return not self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:

@@ -89,7 +89,9 @@ class Lanes:
         pool.submit(ticket.serve)
 
     def answer_late(self, now: float) -> None:
-        """Pass search bodies that have waited too long to the pool that answers them unchanged.
+        """Find search bodies that have waited too long to be rewritten, and answer them in a separate thread pool.
+
+        This pool returns the search bodies unchanged.
 
         Args:
             now: The current time in seconds, as ``time.monotonic`` returns it.
@@ -107,7 +109,7 @@ class Lanes:
         return min(at_most, max(0.0, self._waiting[0].queued + MAX_WAIT - now) + 0.001)
 
     def longest_wait(self) -> float:
-        """Return the longest wait for a thread of the last seconds, in seconds."""
+        """Return the longest time, in seconds, that a request waited for a thread in the last two to four seconds."""
         return self._waits.get()
 
 

@@ -83,6 +83,11 @@ def service_option(setting: str, **attributes: Any) -> Decorator:
 def checked_address(context: click.Context, parameter: click.Parameter, value: str) -> str:
     """Check that the value of an option is the URL of a cluster or the path of a file (click option callback).
 
+    Args:
+        context: The click context.
+        parameter: The option.
+        value: The value.
+
     Returns:
         The unchanged value.
 

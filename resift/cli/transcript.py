@@ -84,6 +84,9 @@ def corpus_file(demo: Demo = PASSAGES) -> str:
     """Return the path of the packaged documents of a demonstration.
 
     The file contains a JSON object per line, with the id ``_id`` and the text fields.
+
+    Args:
+        demo: The demonstration.
     """
     return _path(demo.documents)
 

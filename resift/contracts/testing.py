@@ -138,7 +138,10 @@ class SessionStoreContract:
         assert store.write("a", STORED)
 
     def test_deleting(self, store: SessionStore) -> None:
-        """Sessions can be deleted by id and by index. The return values tell whether and how many sessions existed."""
+        """Sessions can be deleted by id and by index.
+
+        The methods return whether the session existed, and how many sessions were deleted.
+        """
         assert not store.delete("a")
         for name, indices in (("a", ["docs"]), ("b", ["docs", "other"]), ("c", ["doc"])):
             assert store.write(name, replace(STORED, indices=indices))

@@ -48,7 +48,13 @@ class Tuning(Struct, frozen=True, omit_defaults=True):
         return fields
 
     def describe(self) -> list[str]:
-        """Describe in English how the constants differ from their defaults, one line for each group of constants."""
+        """Describe in English how the search constants differ from their defaults.
+
+        An example of a search constant is the weight of vector similarity.
+
+        Returns:
+            A line of text for each group of constants.
+        """
         factors = {"words": self.words, "strength": self.strength, "carried over": self.carried}
         changed = [f"{name} x {factor:g}" for name, factor in factors.items() if factor != 1]
         lines = []

@@ -95,7 +95,11 @@ class SqliteEngine(Engine):
             tune(db, find_tables(db, index), tuning)
 
     def resolve(self, index: str, headers: Headers = None) -> list[str]:
-        """Return a list that contains only ``index``, because the embedded engine has no aliases or patterns.
+        """Return a list that contains only ``index``, because an SQLite file has no aliases of indices.
+
+        Args:
+            index: The name of the index. It is not treated as a pattern.
+            headers: Ignored by this engine.
 
         Raises:
             IndexNotFound: If the index does not exist.
@@ -225,7 +229,9 @@ class SqliteEngine(Engine):
         ids: Sequence[str] | None = None,
         query: Body | None = None,
     ) -> Iterator[Document]:
-        """Yield the documents of an index, as :meth:`Engine.scan` describes.
+        """Yield the documents of an index, with their vectors and version numbers.
+
+        The caller may write to the index between two documents.
 
         Args:
             index: The name of the index.
@@ -276,7 +282,7 @@ class SqliteEngine(Engine):
         return deleted
 
     def search(self, index: str, body: Body, vectors: str | None = None, headers: Headers = None) -> SearchResult:
-        """Run a search and return its hits, as :meth:`Engine.search` describes.
+        """Run a search, and return its hits.
 
         Args:
             index: The name of the index.

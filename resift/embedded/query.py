@@ -390,9 +390,12 @@ def _as_list(value: Any) -> list[Any]:
 def _filtered(query: Any, condition: Any) -> dict[str, Any]:
     """Return a copy of a sub-query of a hybrid query, with a filter added to it.
 
+    A ``bool`` or ``knn`` query gets the filter itself, as in OpenSearch. Any other query is wrapped in a ``bool`` query
+    with the filter.
+
     Args:
         query: The sub-query.
-        condition: The filter of the hybrid query. It is added in the same way as in OpenSearch.
+        condition: The filter of the hybrid query.
     """
     kind, body = single(query, "query")
     if kind == "bool" and isinstance(body, Mapping):

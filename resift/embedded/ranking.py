@@ -334,6 +334,10 @@ def parse_search(body: Mapping[str, Any], tables: IndexTables) -> ParsedSearch:
 def _group(collapse: Any, tables: IndexTables) -> str:
     """Return the name of the field by which hits are collapsed.
 
+    Args:
+        collapse: The value of ``collapse`` in the search body.
+        tables: The database tables of the index.
+
     Raises:
         BadInput: If hits cannot be collapsed by the field, for example because it is a text field.
     """

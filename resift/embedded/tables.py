@@ -144,6 +144,10 @@ def _json(meta: Meta) -> str:
 def find_tables(db: sqlite3.Connection, index: str) -> IndexTables:
     """Look up an index, and return its settings and the names of its tables.
 
+    Args:
+        db: The database connection.
+        index: The name of the index.
+
     Raises:
         IndexNotFound: If the index does not exist.
         CorruptEngine: If the stored settings are damaged.
@@ -161,7 +165,13 @@ def find_tables(db: sqlite3.Connection, index: str) -> IndexTables:
 
 
 def tune(db: sqlite3.Connection, tables: IndexTables, tuning: Tuning | None) -> None:
-    """Store search settings that were chosen for an index, or delete the stored settings if ``tuning`` is None."""
+    """Store search settings that were chosen for an index, or delete the stored settings.
+
+    Args:
+        db: The database connection.
+        tables: The database tables of the index.
+        tuning: The settings, or None to delete the stored settings.
+    """
     meta = replace(tables.meta, tuning=None if tuning is None else tuning.to_json())
     db.execute("UPDATE indices SET meta = ? WHERE name = ?", (_json(meta), tables.name))
 

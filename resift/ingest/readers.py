@@ -74,6 +74,12 @@ class BadLine:
 def guess_format(path: str) -> str:
     """Guess the format of a file from its extension. A final ``.gz`` is ignored.
 
+    Args:
+        path: The path of the file.
+
+    Returns:
+        The name of the format, such as ``csv``.
+
     Raises:
         BadInput: If the extension is unknown.
     """

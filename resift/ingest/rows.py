@@ -252,7 +252,9 @@ def _table_rows(stream: BinaryIO, delimiters: str, ids: Sequence[str | None]) ->
 
 
 class _RowLines(Iterator[str]):
-    """The lines of a table, for ``csv``, which does not return the lines of a malformed row.
+    """The lines of a table, which are passed to Python's ``csv`` module.
+
+    The object remembers the lines of the current row, because ``csv`` does not return the text of a malformed row.
 
     Args:
         first: The first line.

@@ -60,7 +60,8 @@ class Query:
     def is_rewritten(self) -> bool:
         """Whether Resift has already rewritten the search.
 
-        A rewritten search contains Resift's mark in its query or in one of its rescore stages.
+        Resift marks the queries that it has rewritten by giving a clause a special name. The query itself and the
+        queries of all rescore stages are checked.
         """
         stages = as_list(self.body.get("rescore"))
         inner = [stage.get("query") for stage in stages if isinstance(stage, Mapping)]

@@ -235,7 +235,11 @@ class FieldClause(Clause):
 
     @property
     def is_rewritten(self) -> bool:
-        """Whether the clause itself is marked as rewritten. Clauses that cannot be inside another clause are."""
+        """Whether Resift has already rewritten this clause.
+
+        A rewritten query is usually marked by an additional filter. A clause that cannot be inside another clause has
+        the mark in its own option ``_name`` instead.
+        """
         return self.options.get("_name") == REWRITTEN_NAME
 
     @property

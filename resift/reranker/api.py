@@ -420,8 +420,8 @@ def rewrite() -> dict[str, Any]:
     """Rewrite the search body in the request so that its hits are ranked according to the session's judgements.
 
     Search pipelines of OpenSearch call the same function. The engine can run the returned body without this service. A
-    body that cannot be rewritten is returned unchanged. If the service is overloaded, so are bodies that have waited
-    longer than 0.3 s.
+    body that cannot be rewritten is returned unchanged. If the service is overloaded, bodies that have waited longer
+    than 0.3 s are also returned unchanged.
     """
     raw, service, headers = _raw_body(), current_service(), engine_headers()
     if (unchanged := _unparsed(raw)) is not None:

@@ -32,7 +32,10 @@ def is_late() -> bool:
 
 
 def longest_wait() -> float:
-    """Return the longest wait of a search in this process in the last two to four seconds, in seconds."""
+    """Return the longest time, in seconds, that a search waited for a thread in the last two to four seconds.
+
+    Only searches in the current process count.
+    """
     return float(request.environ.get(LONGEST_WAIT, 0.0))
 
 

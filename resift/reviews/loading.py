@@ -82,7 +82,14 @@ class LazySet(DocumentSet):
         return self._stored.texts(ids, headers)
 
     def ranked(self, labels: Mapping[str, bool], read: Collection[str] = ()) -> list[str]:
-        """Rank the documents that nobody has read yet, as :meth:`DocumentSet.ranked` does."""
+        """Return the ids of the documents that nobody has read yet, most likely relevant first.
+
+        The documents are loaded first, if they are not loaded yet.
+
+        Args:
+            labels: The judged documents, with True for relevant documents.
+            read: The ids of the documents that have been read.
+        """
         ranked = self.load().ranked(labels, read)
         self._on_load()  # a large set may have loaded other documents
         return ranked

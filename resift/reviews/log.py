@@ -18,7 +18,7 @@ Event = dict[str, Any]
 
 
 def check_review_id(id: str) -> str:
-    """Check that a review id is valid, and return it.
+    """Check that a review id consists of 1 to 64 letters, digits, underscores and hyphens, and return the id.
 
     Args:
         id: The id.

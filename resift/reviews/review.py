@@ -446,7 +446,15 @@ class Review:
             return [dict(event) for event in self._log.refresh()]
 
     def export(self, format: str) -> str:
-        """Return the judgements of the review as a text file. :meth:`export_parts` describes the formats."""
+        """Return the judgements of the review as a text file.
+
+        Args:
+            format: "csv" for all judgements, "ris" for the relevant documents, or "qrels" for TREC's format of
+                judgements.
+
+        Raises:
+            BadInput: The format is unknown.
+        """
         return "".join(self.export_parts(format))
 
     def export_parts(self, format: str, headers: Headers = None) -> Iterator[str]:

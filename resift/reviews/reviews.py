@@ -142,7 +142,14 @@ class Reviews:
         return review_ids(self._store)
 
     def index(self, id: str) -> str:
-        """Return the name of the index that is reviewed. Raise NotFound if the review does not exist."""
+        """Return the name of the index that is reviewed.
+
+        Args:
+            id: The id of the review.
+
+        Raises:
+            NotFound: The review does not exist.
+        """
         return str(self._first_event(ReviewLog(self._store, id))["index"])
 
     def delete(self, id: str) -> None:
@@ -172,10 +179,10 @@ class Reviews:
             raise BadInput(message, value=unknown[0], expected="the name of a field, without patterns")
 
     def _documents(self, event: Event) -> LazySet:
-        """Return the documents of a review, which are not loaded yet.
+        """Return the documents of a review, without loading them. They are loaded when they are first needed.
 
         Args:
-            event: The event that started the review.
+            event: The event that started the review. It contains the index, the query and the topic of the review.
         """
         index = event["index"]
 

@@ -41,7 +41,7 @@ class StoredSet:
 
     @cached_property
     def total(self) -> int:
-        """The number of documents, at the time when it was first needed."""
+        """The number of documents. They are counted when this attribute is first used."""
         (total,) = self.engine.document_counts(self.index, [self._clause])
         return total
 
@@ -72,7 +72,8 @@ class StoredSet:
         """Yield the id and the text of documents.
 
         Args:
-            **selection: The argument ``ids`` or ``query`` of :meth:`resift.contracts.engine.Engine.scan`.
+            **selection: Either ``ids``, to yield only the documents with these ids, or ``query``, to yield only the
+                documents that match a query clause, best first.
         """
         documents = self.engine.scan(self.index, fields=self.fields or None, **selection)
         return ((document.id, readable(document.source, self.fields)) for document in documents)

@@ -53,13 +53,17 @@ class Interleaved:
         self.background = ThreadPoolExecutor(1)
 
     def answer(self, search: Search, run: Callable[[Search], Answer]) -> Answer:
-        """Run a search, and interleave its hits with the hits of the plain ranking if the user takes part in a trial.
+        """Run a search. If the user takes part in a trial, interleave the hits with the hits of the plain ranking.
 
-        The hits are not interleaved if the user's feedback does not change the ranking, or if interleaving fails.
+        A trial is an online experiment that compares rankings with and without users' feedback. The hits are not
+        interleaved if the user's feedback does not change the ranking, or if interleaving fails.
 
         Args:
             search: The search.
             run: A function that runs a search without interleaving.
+
+        Returns:
+            The response to the search.
         """
         trial, answer = self._trial(search), run(search)
         if trial is None or answer.resift.get("session") is None:
@@ -107,11 +111,14 @@ class Interleaved:
         return answer
 
     def _record(self, trial: Trial, query: dict[str, Any]) -> None:
-        """Write a page of interleaved hits to the UBI log. Once an hour, evaluate the trial as well.
+        """Write a page of interleaved hits to the UBI (User Behavior Insights) log.
+
+        Once an hour, the trial is evaluated as well.
 
         Args:
-            trial: The trial.
-            query: The page as a UBI query. It states for each hit which of the two rankings contributed the hit.
+            trial: The trial, an online experiment that compares two rankings.
+            query: The page in the format of a UBI query. It states for each hit which of the two rankings contributed
+                the hit.
         """
         try:
             self.clicks.log.add(QUERIES, [query])

@@ -337,7 +337,13 @@ class SearchService:
         return answer
 
     def _rewritten_answer(self, parsed: ParsedSearch) -> Answer:
-        """Rewrite and run a search. If the rewriting fails, run the original search instead."""
+        """Rewrite a search, run it, and return the response.
+
+        If the rewriting fails, the original search is run instead.
+
+        Args:
+            parsed: The search request and its parsed body.
+        """
         search, info, query = parsed.search, parsed.info, parsed.query
         options = options_of(search, query)
         late = self.served_reranker.get(search.method, info) if options.text else None
@@ -404,7 +410,10 @@ class SearchService:
             info: The names, fields and settings of the searched index.
             query: The parsed search body.
             options: The rewriting options that the search sets.
-            headers: The caller's HTTP headers.
+            headers: The caller's HTTP headers, which are passed on to the engine.
+
+        Returns:
+            The rewritten search body, with the outcome of the rewriting.
 
         Raises:
             BadInput: The session id is malformed.

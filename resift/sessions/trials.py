@@ -282,12 +282,17 @@ def _key(index: str) -> str:
 def trial_report(trial: Trial, log: UbiLog, engine: Engine, actions: Actions, now: float) -> TrialReport:
     """Evaluate a trial, based on the interleaved pages and the clicks in the log of user events (UBI).
 
+    A trial is an online experiment that compares rankings with and without users' feedback.
+
     Args:
         trial: The trial.
         log: The log of user events.
         engine: The search engine, which looks up the clicked documents.
         actions: The grade of each type of action. Actions with a positive grade count as clicks.
         now: The current time in Unix seconds.
+
+    Returns:
+        The report, which shows the ranking that users prefer.
 
     Raises:
         EngineUnavailable: The log or the engine cannot be reached.

@@ -73,7 +73,10 @@ class IngestPipeline(Pipeline):
 
 
 class IndexPipelines:
-    """Determines which ingest and search pipelines indices should have, given the installations in a cluster.
+    """Determines which ingest and search pipelines each index should have.
+
+    This depends on the installations in the cluster, that is, the services and models that ``resift install`` connected
+    to it.
 
     Args:
         cluster: The cluster.
@@ -207,7 +210,7 @@ def _desired_pipelines(cluster: Cluster, record: IndexRecord, search: bool) -> l
 
     Args:
         cluster: The cluster.
-        record: The record of the index.
+        record: Resift's record of the index, which describes its vectors.
         search: Whether to include the search pipeline.
     """
     installed = dict(sorted(find_installations(cluster).items()))
@@ -226,14 +229,14 @@ def _desired_pipelines(cluster: Cluster, record: IndexRecord, search: bool) -> l
 
 
 def ingest_pipeline_owners(cluster: Cluster) -> dict[str, frozenset[str]]:
-    """Find the ingest pipelines whose names start with Resift's prefix, and the installations that each pipeline calls.
+    """Find the ingest pipelines with Resift's name prefix, and the installations that each pipeline calls.
 
     Args:
         cluster: The cluster.
 
     Returns:
-        A mapping from index names, which are the rest of the pipelines' names, to the names of the installations. The
-        set of installations is empty if Resift did not create the pipeline.
+        A mapping from index names to the names of the installations. The index name is the part of the pipeline's name
+        after the prefix. The set of installations is empty if Resift did not create the pipeline.
     """
     pipelines = sorted((cluster.find("/_ingest/pipeline") or {}).items())
     return {

@@ -46,7 +46,9 @@ class IndexRecord:
 
     @classmethod
     def read(cls, index: str, meta: Mapping[str, Any]) -> IndexRecord:
-        """Read the record of an index from the ``_meta`` of its mapping.
+        """Read Resift's record of an index from the ``_meta`` of the mapping.
+
+        The record describes the vectors in the index.
 
         Args:
             index: The name of the index.
@@ -76,12 +78,12 @@ class IndexRecord:
 
     @property
     def known(self) -> tuple[IndexInfo, ...]:
-        """All recorded vectors, including vectors that are still being written."""
+        """The descriptions of all vectors in the record, including vectors that are still being written."""
         return (*self.ready, *([self.filling] if self.filling else []))
 
     @property
     def encoded(self) -> tuple[IndexInfo, ...]:
-        """The entries of all vectors that Resift must update when a document is written.
+        """The descriptions of all vectors that Resift must update when a document is written.
 
         Vectors in a field that the user created are left out, because the user updates them.
         """
@@ -170,7 +172,7 @@ class IndexRecord:
         return replace(self, added=(), attached=False)
 
     def to_meta(self, existing: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the ``_meta`` object of the index mapping that contains this record.
+        """Return the ``_meta`` object of an index mapping, with this record of the index's vectors in it.
 
         Args:
             existing: The current ``_meta`` object. All keys that do not belong to Resift are preserved.

@@ -82,7 +82,10 @@ class Managed:
             raise BadInput(f"domains of Amazon call only HTTPS, not {url}", value=url, expected=expected)
 
     def to_dict(self) -> dict[str, str]:
-        """Return the attributes as a JSON object, for the record in the index template."""
+        """Return the attributes as a JSON object.
+
+        The object is stored in the index template that describes the installation.
+        """
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
@@ -159,10 +162,10 @@ def _model_label(model: ModelDescription) -> str:
 
 
 def find_installations(cluster: Cluster) -> dict[str, Installation]:
-    """Find all Resift installations in a cluster.
+    """Find everything in a cluster that ``resift install`` has installed there.
 
     Returns:
-        The installations, by name.
+        A description of each installation, by name.
 
     Raises:
         EngineUnavailable: If no node answers.

@@ -93,7 +93,8 @@ class Script(Resource):
 
     Args:
         cluster: The cluster.
-        installation: The name of the installation.
+        installation: The name of the installation, which is the prefix of the names of all resources that Resift
+            creates.
         script: The name of the script's file, without ``.painless``.
     """
 
@@ -117,9 +118,10 @@ class Script(Resource):
 
 
 class IndexTemplate(Resource):
-    """The index template for new indices with the names ``NAME-*``, where NAME is the name of the installation.
+    """The index template of an installation. It applies to new indices with names of the form ``NAME-*``.
 
-    The ``_meta`` of the template also contains the record of the installation.
+    NAME is the name of the installation: the scripts, models and pipelines that ``resift install`` puts into a cluster.
+    The ``_meta`` of the template also describes the installation, so that later commands can find its settings.
 
     Args:
         cluster: The cluster.
@@ -142,9 +144,9 @@ class IndexTemplate(Resource):
         return self._state_from_stamp(None if meta is None else meta.get("resift", ""))
 
     def settings_before(self) -> dict[str, Any]:
-        """Return the cluster settings before the first installation, which the installed template records.
+        """Return the values that cluster settings had before Resift was first installed.
 
-        The result is empty if there is no record.
+        They are stored in the installed index template. The result is empty if the template contains no values.
         """
         return dict((self._installed_meta() or {}).get("settings_before") or {})
 

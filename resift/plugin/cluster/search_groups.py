@@ -51,7 +51,8 @@ class SearchGroup:
     """Indices that are searched together.
 
     Attributes:
-        kind: ``alias``, ``data stream``, ``pattern`` or ``attached name``.
+        kind: ``alias``, ``data stream``, ``pattern`` or ``attached name`` (a pattern or list for which ``resift
+            attach`` was run).
         name: The name by which they are searched.
         indices: The existing indices.
         template: A template that adds indices with a default search pipeline to the group, or None.
@@ -68,7 +69,7 @@ class SearchGroup:
 
 @dataclass(frozen=True)
 class SearchGroups:
-    """All groups of indices in a cluster.
+    """All groups of indices in a cluster that are searched together, for example through an alias.
 
     Attributes:
         groups: The groups.
@@ -99,12 +100,16 @@ class LostDefault:
 
 
 def common_default(defaults: Iterable[str | None]) -> str | None:
-    """Return the default pipeline that OpenSearch applies to a search of several indices, or None.
+    """Return the default search pipeline that OpenSearch applies to a search of several indices.
 
-    Indices without a default pipeline do not count.
+    Indices without a default pipeline do not count. If the default pipelines of the other indices differ, OpenSearch
+    applies none.
 
     Args:
         defaults: The default pipelines of the indices.
+
+    Returns:
+        The name of the pipeline, or None.
 
     >>> common_default(["a", None, "a"]), common_default(["a", "b"])
     ('a', None)
@@ -116,13 +121,16 @@ def common_default(defaults: Iterable[str | None]) -> str | None:
 def lost_defaults(
     groups: Iterable[SearchGroup], before: Defaults, after: Defaults, original: Callable[[str | None], str | None]
 ) -> Iterator[LostDefault]:
-    """Yield the groups whose searches lose their default pipeline.
+    """Yield the groups whose searches lose their default search pipeline.
+
+    This happens if only some indices of a group get a new default pipeline: OpenSearch then applies none.
 
     Args:
-        groups: The groups.
+        groups: Groups of indices that are searched together, for example through an alias.
         before: The default pipelines of all indices without Resift.
         after: The default pipelines of all indices with Resift.
-        original: Function that returns the pipeline that a pipeline of Resift copies, and other pipelines unchanged.
+        original: A function that is called with the name of a pipeline. If Resift created the pipeline as a copy of
+            another pipeline, it returns the name of the other pipeline. Otherwise, it returns the name unchanged.
     """
     for group in groups:
         new = group.template.default if group.template else None
@@ -135,16 +143,19 @@ def lost_defaults(
 
 
 def searched_together(groups: Iterable[SearchGroup], indices: Iterable[str], defaults: Defaults) -> set[str]:
-    """Return indices that must get a new default pipeline together, so that no group loses its default pipeline.
+    """Return the indices that must get a new default search pipeline together.
+
+    OpenSearch applies a default pipeline to a search of several indices only if these indices have no other default
+    pipeline. If some indices of an alias got a new one, searches of the alias would lose their default pipeline.
 
     Args:
-        groups: The groups.
+        groups: Groups of indices that are searched together, for example through an alias.
         indices: Indices that get a new default pipeline.
         defaults: The default pipelines of all indices.
 
     Returns:
-        The indices, and all indices that are searched together with them, directly or by way of other indices, and
-        have the same default pipeline.
+        ``indices``, and all indices that are searched together with them and have the same default pipeline. The rule
+        is applied repeatedly: indices that are searched together with the added indices are added, too.
     """
     groups, together = list(groups), {*indices}
     while True:
@@ -159,11 +170,15 @@ def searched_together(groups: Iterable[SearchGroup], indices: Iterable[str], def
 
 
 def read_groups(cluster: Cluster, attached_names: Iterable[str] = ()) -> SearchGroups:
-    """Read all aliases, data streams, and patterns of templates with a default search pipeline.
+    """Read the groups of indices that are searched together from a cluster.
+
+    These are the indices of each alias and data stream, and the indices that match the patterns of a template with a
+    default search pipeline.
 
     Args:
         cluster: The cluster.
-        attached_names: Names that are attached. Patterns and lists among them are groups, too.
+        attached_names: The names for which ``resift attach`` was run. The indices of each pattern and comma-separated
+            list among these names are a group, too.
     """
     aliases = {
         index: tuple(entry.get("aliases", {}))
@@ -178,7 +193,11 @@ def read_groups(cluster: Cluster, attached_names: Iterable[str] = ()) -> SearchG
 
 
 def default_of(settings: Mapping[str, str]) -> str | None:
-    """Return the default search pipeline in flat settings of an index, or None."""
+    """Return the default search pipeline of an index, or None.
+
+    Args:
+        settings: The settings of the index, under flat names such as ``index.search.default_pipeline``.
+    """
     default = settings.get(SEARCH_PIPELINE_SETTING, NO_PIPELINE)
     return None if default == NO_PIPELINE else default
 

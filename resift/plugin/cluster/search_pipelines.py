@@ -62,7 +62,14 @@ class Rewriter:
 
     @classmethod
     def read(cls, pipeline: Mapping[str, Any] | None) -> Rewriter | None:
-        """Find Resift's request processor in the body of a search pipeline. Return None if there is none."""
+        """Find Resift's request processor in the body of a search pipeline.
+
+        Args:
+            pipeline: The body of the pipeline, or None if the pipeline does not exist.
+
+        Returns:
+            The settings of the processor, or None if there is no such processor.
+        """
         settings = _processor_settings(pipeline)
         if settings is None:
             return None
@@ -170,11 +177,12 @@ def original_pipeline(name: str | None, pipelines: Mapping[str, PipelineBody]) -
     """Return the pipeline that searches would use without Resift.
 
     Args:
-        name: Name of a pipeline, or None.
+        name: The name of a pipeline, or None.
         pipelines: The bodies of all pipelines, by name.
 
     Returns:
-        The pipeline of which Resift created ``name`` as a copy (None: an empty pipeline), or ``name``.
+        If Resift created the pipeline as a copy of another pipeline, the name of the other pipeline. If Resift created
+        it from scratch, None. Otherwise, ``name``.
     """
     body = pipelines.get(name or "")
     rewriter = Rewriter.read(body)
@@ -182,7 +190,7 @@ def original_pipeline(name: str | None, pipelines: Mapping[str, PipelineBody]) -
 
 
 def original_default(index: str, current: str | None, pipelines: Mapping[str, PipelineBody]) -> str | None:
-    """Return the default search pipeline that an index had before its searches were attached.
+    """Return the default search pipeline that an index had before ``resift attach`` changed it.
 
     Args:
         index: The name of the index.
@@ -260,6 +268,10 @@ def remove_processor(cluster: Cluster, name: str) -> None:
     """Remove Resift's processor from a search pipeline in the cluster.
 
     If Resift created the pipeline, and nobody has edited it since, the whole pipeline is deleted.
+
+    Args:
+        cluster: The cluster.
+        name: The name of the pipeline.
     """
     pipeline = cluster.find(_path(name), name)
     if pipeline is None or _processor_settings(pipeline) is None:

@@ -30,13 +30,13 @@ _MAX_PATTERN_LENGTH = 256
 
 
 class Change(NamedTuple):
-    """A change of a cluster setting.
+    """A change to a cluster setting.
 
     Attributes:
         name: The name of the setting.
         now: The current value.
         then: The new value.
-        why: The reason for the change, as a text for the user.
+        why: The reason for the change, which is shown to the user.
     """
 
     name: str
@@ -79,13 +79,15 @@ def planned_changes(current: Mapping[str, Any], url: str, is_private: bool) -> l
 
 
 def accepted_patterns(patterns: Sequence[str], current: Mapping[str, Any]) -> list[str]:
-    """Return the patterns that ML Commons accepts in a list that is written.
+    """Return the URL patterns that can be written to a list of trusted endpoints.
 
-    A list of an earlier version can have patterns that ML Commons refuses since 3.7.
+    ML Commons has checked such patterns since version 3.7. If an existing list contains an older pattern that is not
+    accepted any more, the pattern must be left out before the list can be written again.
 
     Args:
         patterns: The patterns.
-        current: The settings in force, by name, including defaults. They tell what the cluster checks.
+        current: The current cluster settings, by name, including defaults. They show whether the cluster checks
+            patterns.
     """
     if TRUSTED_PRIVATE_ADDRESSES not in current:  # before 3.7, all patterns are accepted
         return list(patterns)
@@ -118,7 +120,7 @@ class ClusterSettings:
         self.cluster, self.url, self.pattern = cluster, url, trusted_pattern(url)
 
     def required_changes(self) -> list[Change]:
-        """Return the changes of cluster settings that are necessary before ML Commons can call the service."""
+        """Return the changes to cluster settings that are necessary before ML Commons can call the service."""
         is_private = _is_private(urlsplit(self.url).hostname or "")
         return planned_changes(self.cluster.effective_settings(), self.url, is_private)
 
@@ -170,9 +172,10 @@ class ClusterSettings:
         return changes
 
     def leaving_changes(self, other_urls: Sequence[str]) -> dict[str, Any]:
-        """Return the settings to write when this installation is removed, but other installations stay.
+        """Return the settings to write when this installation is removed, but other installations stay in the cluster.
 
-        Only the pattern of this service is removed, unless another installation needs it.
+        Only the URL pattern of this installation's service is removed from the lists of trusted endpoints. It stays if
+        another installation needs it.
 
         Args:
             other_urls: The service URLs of the other installations.

@@ -191,7 +191,7 @@ class Target:
     def change_record(
         self, change: Callable[[IndexRecord], IndexRecord], properties: Mapping[str, Any] | None = None
     ) -> Target:
-        """Change Resift's record in the ``_meta`` of the index mapping.
+        """Change Resift's record in the ``_meta`` of the index mapping, which describes the vectors in the index.
 
         Args:
             change: A function that takes the current record, and returns the new record.
@@ -236,11 +236,11 @@ class Target:
         return bool(ingest_pipeline_owners(self.cluster).get(pipeline.removeprefix(PIPELINE_PREFIX), True))
 
     def final_pipeline_setting(self) -> tuple[dict[str, str], list[str]]:
-        """Return the change of index settings that makes all new documents pass through Resift's ingest pipeline.
+        """Return the index settings to write so that all new documents pass through Resift's ingest pipeline.
 
         Returns:
             The settings to write, and hints for the user. The settings are empty if nothing has to change, or if the
-            index has the final pipeline of another application. In the latter case, a hint explains what to do.
+            index already has a final pipeline of another application. In the latter case, a hint explains what to do.
         """
         own_pipeline, current = pipeline_name(self.name), self.settings.get(FINAL_PIPELINE_SETTING, "_none")
         if current == own_pipeline:
@@ -309,7 +309,15 @@ def _target(cluster: Cluster, name: str, settings: dict[str, str]) -> Target:
 
 
 def _check_blocks(name: str, settings: Mapping[str, str]) -> None:
-    """Raise BadInput if a block in the settings of an index prevents writes to it."""
+    """Check that no block in the settings of an index prevents writes to it.
+
+    Args:
+        name: The name of the index, for the error message.
+        settings: The settings of the index, under flat names such as ``index.blocks.write``.
+
+    Raises:
+        BadInput: If there is such a block.
+    """
     for block in _BLOCKS:
         if settings.get(f"index.blocks.{block}") != "true":
             continue

@@ -187,7 +187,14 @@ def call(function: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
 
 
 def call_for_text(function: Callable[..., Any], **keywords: Any) -> str:
-    """Call a method of the OpenSearch client like :func:`call`, but return the response as unparsed JSON text."""
+    """Call a method of the OpenSearch client, and return the response as JSON text without parsing it.
+
+    Exceptions of the client are converted to exceptions of Resift, as in :func:`call`.
+
+    Args:
+        function: A method of the client.
+        **keywords: The keyword arguments of the method.
+    """
     token = _AS_TEXT.set(True)
     try:
         text = call(function, **keywords)

@@ -132,7 +132,12 @@ class OpenSearchEngine(Engine):
         return IndexInfo.combine(index, [_info(name, mapping) for name, mapping in mappings_by_index.items()])
 
     def tune(self, index: str, tuning: Tuning | None) -> None:
-        """Store search settings in all indices that a name refers to, or delete them if ``tuning`` is None."""
+        """Store search settings that were chosen for an index, or delete the stored settings.
+
+        Args:
+            index: The name of an index, alias or data stream, or a pattern. All indices that it refers to are changed.
+            tuning: The settings, or None to delete the stored settings.
+        """
         for name, mapping in self._mappings(index).items():
             meta = mapping.get("_meta", {})
             changed = {key: value for key, value in meta.items() if key != TUNING_KEY}
@@ -157,11 +162,21 @@ class OpenSearchEngine(Engine):
                 call(self.client.cluster.health, index=index, params=_WAIT_FOR_SHARDS)
 
     def resolve(self, index: str, headers: Headers = None) -> list[str]:
-        """Return the names of all indices that an alias, a data stream or a pattern refers to."""
+        """Return the names of all indices that a name refers to.
+
+        Args:
+            index: The name of an index, alias or data stream, or a pattern.
+            headers: The HTTP headers of the caller.
+        """
         return list(self._mappings(index, headers))
 
     def indices(self, patterns: Sequence[str] = ("*",), headers: Headers = None) -> list[IndexInfo]:
-        """Return the descriptions of all open indices that match one of the patterns, sorted by name."""
+        """Return the descriptions of all open indices that match one of the patterns, sorted by name.
+
+        Args:
+            patterns: Names of indices, in which ``*`` matches any characters.
+            headers: The HTTP headers of the caller.
+        """
         # Exclude system indices (-.*), because OpenSearch logs a warning for each request for them, but not the backing
         # indices of data streams (.ds-*). The exclusion must come after a pattern: at the beginning of the list,
         # OpenSearch takes it for the name of an index.
@@ -171,12 +186,21 @@ class OpenSearchEngine(Engine):
         return [_info(name, response[name]["mappings"]) for name in sorted(response)]
 
     def exact_fields(self, index: str, headers: Headers = None) -> list[str]:
-        """Return the names of all fields that support exact filters (``term`` queries), according to the mappings."""
+        """Return the names of all fields that support exact filters (``term`` queries), according to the mappings.
+
+        Args:
+            index: The name of an index, alias or data stream, or a pattern.
+            headers: The HTTP headers of the caller.
+        """
         all_mappings = self._mappings(index, headers).values()
         return list(dict.fromkeys(name for mapping in all_mappings for name in exact_names(mapping)))
 
     def field_names(self, index: str) -> list[str]:
-        """Return the names of all fields according to the mappings, except the fields of Resift."""
+        """Return the names of all fields in the mappings, except the fields that Resift adds.
+
+        Args:
+            index: The name of an index, alias or data stream, or a pattern.
+        """
         names = (name for mapping in self._mappings(index).values() for name, *_ in mapped_fields(mapping))
         return list(dict.fromkeys(name for name in names if not is_ours(name)))
 
@@ -308,7 +332,7 @@ class OpenSearchEngine(Engine):
         ]
 
     def search(self, index: str, body: Body, vectors: str | None = None, headers: Headers = None) -> SearchResult:
-        """Run a search and return its hits, as :meth:`Engine.search` describes.
+        """Run a search, and return its hits.
 
         Args:
             index: The name of an index, alias or data stream, or a pattern.
@@ -483,10 +507,20 @@ class OpenSearchEngine(Engine):
     def documents(
         self, index: str, ids: Sequence[str], headers: Headers = None, vectors: str = VECTOR_FIELD
     ) -> dict[str, tuple[dict[str, Any], Floats | None]]:
-        """Return the fields and vectors of documents, also of indices that do not keep ``_source``.
+        """Return the fields and vectors of documents by id.
 
-        Of such indices only stored fields and term vectors can be read
-        (see :mod:`resift.plugin.opensearch.stored_fields`).
+        If an index does not store the ``_source`` of its documents, the fields come from stored fields and term
+        vectors, and there are no vectors.
+
+        Args:
+            index: The name of an index, alias or data stream, or a pattern.
+            ids: The ids of the documents.
+            headers: The HTTP headers of the caller.
+            vectors: The name of the vector field.
+
+        Returns:
+            A mapping from document ids to pairs of the document's fields and its vector of shape (n_dimensions,), or
+            None for a document without a vector. Documents that do not exist are left out.
         """
         try:
             return super().documents(index, ids, headers, vectors)

@@ -55,7 +55,7 @@ def sparse_tokens(client: OpenSearch, model: str, text: str, headers: Headers) -
     """Convert a query text to weighted tokens, with a sparse encoding model or a tokenizer model in the cluster.
 
     Args:
-        client: The client.
+        client: The OpenSearch client.
         model: The id of the model.
         text: The query text.
         headers: The HTTP headers of the caller.

@@ -16,7 +16,7 @@ from resift.query.dsl import PLAIN
 
 
 def has_source(mapping: Mapping[str, Any]) -> bool:
-    """Return whether an index keeps the JSON of its documents.
+    """Return whether an index stores the ``_source`` of its documents.
 
     Args:
         mapping: The mapping of the index.

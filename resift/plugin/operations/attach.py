@@ -102,7 +102,12 @@ def _check_combination(values: Mapping[str, Any]) -> None:
 
 
 def _with_value(name: str, values: Mapping[str, Any]) -> str:
-    """Return an option and its value as they are written on the command line, such as "--model news"."""
+    """Return an option and its value as they are written on the command line, such as "--model news".
+
+    Args:
+        name: The name of the option.
+        values: The values of all options, by name.
+    """
     value = values[name]
     if isinstance(value, str):
         return f"{name} {value}"

@@ -121,11 +121,14 @@ class SearchAttachment:
         return default
 
     def _is_copied(self, source: str, chosen: str | None) -> bool:
-        """Return whether the processor is added to a copy of a pipeline, and not to the pipeline itself.
+        """Return whether Resift's processor is added to a copy of a pipeline, rather than to the pipeline itself.
+
+        If so, the attribute :attr:`sharing` is set to the other uses of the pipeline.
 
         Args:
-            source: Name of the pipeline.
-            chosen: The pipeline in the options, or in use. None if the source is only the default of the indices.
+            source: The name of the pipeline.
+            chosen: The pipeline that the user chose now or in an earlier run. None if ``source`` is only the default
+                search pipeline of the indices.
         """
         if chosen is None and not self.default:
             return True
@@ -149,7 +152,13 @@ class SearchAttachment:
         return rewriter.index if rewriter else None
 
     def _shared_defaults(self, advise: bool) -> SharedDefaults:
-        """Return what the new default pipelines change for searches of several indices.
+        """Determine how the new default pipelines change searches of several indices, for example through an alias.
+
+        Args:
+            advise: Whether the error suggests another name that can be attached instead.
+
+        Returns:
+            The searches that change.
 
         Raises:
             BadInput: If searches of other indices would lose their default pipeline.
@@ -163,7 +172,11 @@ class SearchAttachment:
         return shared
 
     def _is_attachable(self, name: str) -> bool:
-        """Return whether another name, with more indices, could be attached with default pipelines."""
+        """Return whether ``resift attach --default-pipelines`` would succeed for another name.
+
+        Args:
+            name: The name of an alias, a data stream or a pattern, or a comma-separated list of indices.
+        """
         try:
             SearchAttachment(self.cluster, name, default=True, advise=False)
         except ResiftError:

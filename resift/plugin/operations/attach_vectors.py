@@ -244,6 +244,12 @@ class _IndexAttachment:
         """Add a vector to each document, and record in the index that searches use the vectors.
 
         If no document gets a vector, or if a stop is requested, searches are not changed.
+
+        Args:
+            stop: A flag to stop early.
+
+        Returns:
+            The result, with lines of text for the user.
         """
         entry, written = self.plan.entry, Written()
         target = self.target.begin(entry, self.model)
@@ -262,7 +268,11 @@ class _IndexAttachment:
         return self._result(written, pipelines, hints, tuning)
 
     def remove_superseded(self, stop: Stop) -> None:
-        """Remove old vectors of the same model from all documents, after the new vectors are complete."""
+        """Remove old vectors of the same model from all documents, after the new vectors are complete.
+
+        Args:
+            stop: A flag to stop early.
+        """
         entry = self.plan.entry
 
         def without_superseded(record: IndexRecord) -> IndexRecord:

@@ -40,7 +40,7 @@ class DetachPlan(Plan):
 
     Args:
         engine: The engine that is connected to the cluster.
-        name: The name that was attached.
+        name: The name that was passed to ``resift attach``.
         model: The hash or folder of a model whose vectors are removed, or None to remove all vectors.
 
     Raises:
@@ -144,10 +144,9 @@ class _IndexDetachment:
             refuse_if_used(other_uses, ", if it is a clone")
 
     def _removes_use(self, kind: str, name: str, setting: str) -> bool:
-        """Return whether detaching the index also ends a use of its ingest pipeline.
+        """Return whether a use of the index's ingest pipeline ends when the index is detached.
 
-        This is the case if the pipeline is used by a setting of the index itself, because detaching resets this
-        setting.
+        This is the case if a setting of the index itself names the pipeline, because detaching resets this setting.
 
         Args:
             kind: The kind of resource that uses the pipeline, such as "index".
@@ -181,7 +180,15 @@ class _IndexDetachment:
         return lines
 
     def run(self, progress: Progress, stop: Stop) -> Result:
-        """Remove the vectors from all documents, and remove the ingest pipeline if no vectors remain."""
+        """Remove the vectors from all documents, and remove the ingest pipeline if no vectors remain.
+
+        Args:
+            progress: A function that is called with progress reports.
+            stop: A flag to stop early.
+
+        Returns:
+            The result, with lines of text for the user.
+        """
         target, fields, planned = self.target, self.record.unused_fields, self.to_dict()
         if self.removes_all:
             if self.settings:
@@ -212,7 +219,12 @@ def _model_hash(model: str | None) -> str | None:
 def _settings(cluster: Cluster, name: str) -> dict[str, dict[str, str]]:
     """Return the settings of all indices that a name refers to, by index name.
 
-    The result is empty if the indices were deleted, but a search pipeline for the name still exists.
+    The result is empty if the indices were deleted, but a search pipeline that Resift created for the name still
+    exists.
+
+    Args:
+        cluster: The cluster.
+        name: The name of an index, alias or data stream, or a pattern.
 
     Raises:
         NotFound: If neither an index nor such a search pipeline exists.

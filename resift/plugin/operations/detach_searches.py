@@ -151,7 +151,7 @@ class SearchDetachment:
         return [*lines, *self.still_attached_lines()]
 
     def still_attached_lines(self) -> list[str]:
-        """Return a line for each other attached name that refers to one of the indices."""
+        """Return a line of text for each other name by which the indices are still attached, such as an alias."""
         return [f"  still attached through {name}: resift detach {shlex.quote(name)}" for name in self.still_attached]
 
     def run(self) -> None:
@@ -167,13 +167,13 @@ class SearchDetachment:
 def other_attached_names(
     cluster: Cluster, pipelines: Mapping[str, PipelineBody], names: Collection[str], indices: Collection[str]
 ) -> list[str]:
-    """Return the attached names that refer to one of the indices.
+    """Return the other names of some indices for which ``resift attach`` was run, such as aliases or patterns.
 
     Args:
         cluster: The cluster.
-        pipelines: The bodies of all search pipelines, by name.
+        pipelines: The bodies of all search pipelines, by name. They show which names are attached.
         names: Names that are left out.
-        indices: The indices.
+        indices: The names of the indices.
     """
     other_names = {rewriter.index for rewriter in read_rewriters(pipelines).values()}.difference(names)
     attached_names = []

@@ -195,6 +195,9 @@ def _service_rows(installer: Installer) -> list[StatusRow]:
     """Call the service from this machine, and return report rows about its state and its clock.
 
     This does not show whether the cluster can reach the service, because the nodes may use another network.
+
+    Args:
+        installer: The installer, which knows the URL and the model of the service.
     """
     url, started = installer.url, time.perf_counter()
     try:
@@ -251,6 +254,9 @@ def _left_over_rows(installer: Installer) -> Iterator[StatusRow]:
     """Yield a report row for each pipeline whose index was deleted, or has no vectors of the model any more.
 
     ``resift install`` does not delete such pipelines, because OpenSearch refuses requests that name a missing pipeline.
+
+    Args:
+        installer: The installer, which finds the pipelines in the cluster.
     """
     desired = {pipeline.name for pipeline in installer.index_pipelines() if pipeline.kind == "ingest pipeline"}
     for index, owners in ingest_pipeline_owners(installer.cluster).items():

@@ -141,7 +141,12 @@ class IndexPlan:
 
 
 def _outage(engine: OpenSearchEngine, target: Target) -> str:
-    """Return a warning if changing the mapping of the index interrupts searches, or ""."""
+    """Return a warning if changing the mapping of the index interrupts searches. Otherwise, return an empty string.
+
+    Args:
+        engine: The engine that is connected to the cluster.
+        target: The index.
+    """
     if target.has_hnsw or "knn_vector" not in target.fields.values():
         return ""
     version = engine.ping().split()[1]
@@ -160,17 +165,20 @@ def _choose_fields(
     options: AttachOptions,
     sources: Sequence[dict[str, Any]],
 ) -> Sequence[str]:
-    """Choose the text fields to encode.
+    """Choose the text fields of an index to encode.
 
-    The fields in the options come first, then the fields of vectors that the index already has, and then fields that
-    are guessed from documents.
+    If the user named fields, these are chosen. Otherwise, the fields of existing vectors are chosen. If there are no
+    vectors, the fields are guessed from some documents.
 
     Args:
         target: The index.
         model: The embedding model.
         existing: The description of existing vectors of the model, or None.
-        options: The options of ``resift attach``.
+        options: The options of ``resift attach``. They contain the fields that the user named, if any.
         sources: The ``_source`` of random documents.
+
+    Returns:
+        The names of the fields.
     """
     if options.fields:
         return options.fields
@@ -186,11 +194,14 @@ def sample_sources(engine: OpenSearchEngine, target: Target) -> list[dict[str, A
 
 
 def guess_text_fields(target: Target, sources: Sequence[dict[str, Any]]) -> list[str]:
-    """Guess which text fields of an index contain sentences. Fields that look like titles come first.
+    """Guess which text fields of an index contain sentences.
 
     Args:
         target: The index.
         sources: The ``_source`` of some documents. If empty, all text fields are returned.
+
+    Returns:
+        The names of the fields. Fields that look like titles come first.
 
     Raises:
         BadInput: If the mapping contains no text fields.

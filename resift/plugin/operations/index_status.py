@@ -100,14 +100,14 @@ def _missing_pipeline_rows(cluster: Cluster, indices_with_vectors: Collection[st
 def _vector_state(
     record: IndexRecord, entry: IndexInfo, documents: int | None, covered: int, served_models: Collection[str]
 ) -> tuple[str, str]:
-    """Describe the state of an index's vectors of one model, and give advice if they need repair.
+    """Describe the state of the vectors that a model has written to an index, and give advice if they need repair.
 
     Args:
         record: Resift's record of the index.
         entry: The description of the vectors.
         documents: The number of documents in the index, or None if the index is closed.
         covered: The number of documents with a vector.
-        served_models: The hashes of the models of all installations.
+        served_models: The hashes of the models that the services connected to the cluster use.
 
     Returns:
         The state and the advice. The advice is empty if there is nothing to repair.

@@ -71,8 +71,9 @@ class InstallPlan(Plan):
     """A plan to install Resift in a cluster, or to uninstall it.
 
     Args:
-        installer: The installer.
-        work: A method of the installer. Its argument says whether to return the steps without executing them.
+        installer: The installer, which creates, updates and removes Resift's resources in the cluster.
+        work: A method of the installer that does the work and returns its steps. If its argument is True, the method
+            only returns the steps.
     """
 
     question = "Change these settings of the whole cluster, and do the rest?"
@@ -128,8 +129,8 @@ def uninstall(url: str, name: str | None = None) -> InstallPlan:
     """Plan to remove everything that :func:`install` created. Indices and their documents stay.
 
     Args:
-        url: The URLs of the cluster.
-        name: The name of the installation. It can be omitted if the cluster has only one installation.
+        url: The URLs of the cluster, separated by commas.
+        name: The name that was given to the installation. It can be omitted if the cluster has only one installation.
 
     Returns:
         A plan. Nothing is changed until you call its method ``run``.
@@ -164,6 +165,9 @@ def open_cluster(url: str) -> OpenSearchEngine:
     Args:
         url: The URLs of the cluster, separated by commas.
 
+    Returns:
+        The engine that is connected to the cluster.
+
     Raises:
         BadInput: If ``url`` is not the URL of a cluster.
         UnsupportedCluster: If the server is not OpenSearch, or if its version is too old.
@@ -181,7 +185,8 @@ def create_installer(engine: OpenSearchEngine, **options: Unpack[InstallationOpt
 
     Args:
         engine: The engine that is connected to the cluster.
-        **options: See :class:`InstallationOptions`.
+        **options: The options of ``resift install``, such as the model, the text fields and the URL of the service.
+            :class:`InstallationOptions` describes all options.
 
     Raises:
         BadInput: If there are several installations, but the options do not name one of them.
@@ -249,7 +254,10 @@ def find_installation(cluster: Cluster, model: str | None = None) -> Installatio
 
 
 def required_install(engine: OpenSearchEngine) -> InstallPlan | None:
-    """Plan to install the resources that the rewriting of searches needs.
+    """Plan to install the resources that the cluster needs before search pipelines can rewrite searches.
+
+    Args:
+        engine: The engine that is connected to the cluster.
 
     Returns:
         A plan, or None if everything is already installed.

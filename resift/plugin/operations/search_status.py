@@ -21,9 +21,13 @@ from resift.plugin.operations.status_row import StatusRow
 
 
 def search_rows(cluster: Cluster) -> Iterator[StatusRow]:
-    """Yield a row for each copy of a pipeline that is out of date, and for searches that lost their default pipeline.
+    """Yield report rows about problems with search pipelines in a cluster.
 
-    These are searches of several indices of which only some are attached.
+    There is a row for each copy of a pipeline that is out of date. There is also a row for each alias or other group of
+    indices whose searches lost their default pipeline, because only some of its indices are attached.
+
+    Args:
+        cluster: The cluster.
     """
     pipelines = all_pipelines(cluster)
     rewriters = read_rewriters(pipelines)
@@ -52,13 +56,13 @@ def _lost_row(
     before: Mapping[str, str | None],
     rewriters: Mapping[str, Rewriter],
 ) -> StatusRow:
-    """Return the row for searches that lost, or will lose, their default pipeline.
+    """Return the report row for searches of several indices that lost, or will lose, their default pipeline.
 
     Args:
-        change: The searches.
-        defaults: The default pipelines of all indices.
+        change: The group of indices, with its default pipelines before and after the change.
+        defaults: The current default pipelines of all indices.
         before: The default pipelines of all indices without Resift.
-        rewriters: Resift's processors, by pipeline.
+        rewriters: The settings of Resift's processors, by the name of their search pipeline.
     """
     group, template = change.group, change.group.template
     used = [default for index in group.indices if (default := defaults[index]) in rewriters]

@@ -22,15 +22,15 @@ class SharedDefaults:
     """The searches of several indices that change if some of the indices get a new default search pipeline.
 
     Args:
-        groups: All groups of indices.
+        groups: All groups of indices that are searched together, for example through an alias.
         pipelines: The bodies of all search pipelines, by name.
         indices: The indices with the new default pipeline.
-        pipeline: Name of the new default pipeline.
-        base: Name of the pipeline of which it will be a copy, or None.
+        pipeline: The name of the new default pipeline.
+        base: The name of the pipeline that the new pipeline copies, or None.
 
     Attributes:
-        lost: Searches that would lose their default pipeline.
-        also: Groups with other indices, whose searches the new pipeline also rewrites.
+        lost: The searches that would lose their default pipeline.
+        also: The groups with other indices, whose searches the new pipeline also rewrites.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class SharedDefaults:
         return BadInput(message, value=change.group.name, expected="; or ".join(advice))
 
     def lines(self) -> list[str]:
-        """Return lines for the user about searches of other indices that the pipeline also rewrites."""
+        """Return lines for the user about searches of other indices that the new default pipeline also rewrites."""
         return [
             f"  also        searches of {group} ({_shortened(group.indices)}) use {self.pipeline}"
             for group in self.also

@@ -101,6 +101,9 @@ def remove_vectors(cluster: Cluster, index: str, fields: Sequence[str], stop: St
         stop: A flag to stop early.
         progress: A function that is called with the number of documents that have been changed.
 
+    Returns:
+        The number of changed documents, and the documents that the cluster refused to change.
+
     Raises:
         EngineUnavailable: If the cluster does not answer for a long time.
     """
