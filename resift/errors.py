@@ -103,7 +103,7 @@ class UnsupportedQuery(BadInput, code="unsupported_query"):
 
 
 class AmbiguousDocument(BadInput, code="ambiguous_document"):
-    """Several indices contain a document with the same id, and the request does not tell which index is meant."""
+    """Several indices contain a document with the same id, and the request does not specify the index."""
 
 
 class UnsupportedCluster(BadInput, code="unsupported_cluster", status=503):

@@ -361,7 +361,13 @@ class Session:
     def search(self, options: SearchOptions) -> Hits:
         """Search with relevance feedback: the ranking follows what was learned from the marked documents.
 
-        For the arguments and errors, see :meth:`Index.search`.
+        Pass the options of a search, the fields of :class:`SearchOptions`, as separate arguments. The first argument is
+        the query: a text, a query clause or a whole search body.
+
+        Raises:
+            BadInput: The query is malformed, or an option is unknown or out of range.
+            TextTooLong: The query is longer than the setting ``max_text``.
+            EngineError: The engine rejects the search.
         """
         hits, query = self.index._search(options, self.id), options.query
         self._query = query if isinstance(query, str) else parse({"query": query.get("query", query)}).text

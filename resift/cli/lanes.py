@@ -27,18 +27,23 @@ _SCANNED = 64 * 1024  # bytes of a body in which these names are searched
 
 
 class Connection(Protocol):
-    """A connection with at least one request.
+    """A client's connection with at least one request.
 
     Attributes:
-        requests: The requests that have been received completely, of which the first is answered next.
-        queued: The time at which the request began to wait for a thread that computes, or infinity.
+        requests: The requests that have been received completely. The first of them is answered next.
+        queued: The time at which the request began to wait for a thread, if the request belongs to a small thread pool,
+            such as the pool for expensive computations. Otherwise, the value is infinity.
     """
 
     requests: list[Any]
     queued: float
 
     def answer(self, waited: float) -> None:
-        """Answer the next request, which has waited for a number of seconds."""
+        """Answer the next request.
+
+        Args:
+            waited: The time in seconds that the request has waited for a thread.
+        """
 
 
 class Lanes:
@@ -103,7 +108,14 @@ class Lanes:
                 self._late.submit(ticket.serve)
 
     def seconds_until_late(self, now: float, at_most: float) -> float:
-        """Return the time until :meth:`answer_late` has something to do, in seconds."""
+        """Return the time until :meth:`answer_late` should be called next, in seconds.
+
+        This is the time until the oldest waiting search body has waited too long.
+
+        Args:
+            now: The current time in seconds, as ``time.monotonic`` returns it.
+            at_most: The maximum return value. It is also returned if no search body is waiting.
+        """
         if not self._waiting:
             return at_most
         return min(at_most, max(0.0, self._waiting[0].queued + MAX_WAIT - now) + 0.001)
@@ -114,11 +126,13 @@ class Lanes:
 
 
 class _Ticket:
-    """The place of a request in a queue. A ticket may be in two queues, and only the first thread answers it.
+    """The place of a request in a queue.
+
+    A ticket can be in two queues. Only the first thread that takes the ticket answers the request.
 
     Args:
-        connection: The connection, whose next request is answered.
-        waits: Where the time that the request waited is recorded. None if it is not recorded.
+        connection: The connection whose next request is answered.
+        waits: An object that records how long the request waited, or None to record nothing.
 
     Attributes:
         queued: The time at which the request began to wait, in seconds, as ``time.monotonic`` returns it.

@@ -55,8 +55,8 @@ def terminal_progress(unit: str = "") -> AbstractContextManager[Progress]:
     Each phase of the operation has its own progress bar. Messages of the operation are printed as lines of text.
 
     Args:
-        unit: What is counted, for the display of the speed. For example, "documents" displays documents per second. If
-            the unit is empty, no speed is displayed.
+        unit: The plural name of the items that are counted. For example, with "documents" the bar shows the number of
+            documents per second. If the unit is empty, no speed is displayed.
     """
     return as_bars(lambda label: progress_bar(label, unit), lambda text: click.echo(text, err=True))
 

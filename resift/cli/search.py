@@ -149,7 +149,7 @@ def _print_body(opened_library: library.Library, search: Search, complete: bool)
 
 
 def _shortened(value: Any) -> Any:
-    """Return a copy of a JSON value in which long vectors and texts are replaced with a note about their length."""
+    """Return a copy of a JSON value in which long vectors and texts are replaced with a note such as "(64 numbers)"."""
     if isinstance(value, dict):
         return {name: _shortened(inner) for name, inner in value.items()}
     if isinstance(value, list):

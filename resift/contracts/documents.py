@@ -185,7 +185,7 @@ class IndexInfo:
         )
 
     def to_meta(self) -> dict[str, Any]:
-        """Convert this description to JSON, to be stored in the mapping of the index.
+        """Convert this description to a JSON object that can be stored in the mapping of the index.
 
         Default values and the descriptions in ``other_models`` are left out.
         """

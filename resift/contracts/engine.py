@@ -96,13 +96,13 @@ class Engine(ABC):
 
     @abstractmethod
     def tune(self, index: str, tuning: Tuning | None) -> None:
-        """Store constants of the ranking formulas with an index.
+        """Store search settings with an index, such as the weight of vector similarity.
 
-        Searches of the index use these constants instead of Resift's defaults.
+        Searches of the index use these settings instead of the defaults.
 
         Args:
             index: The name of the index, or an alias or pattern for several indices.
-            tuning: The constants, or None to delete the stored constants.
+            tuning: The settings, or None to delete the stored settings.
         """
 
     @abstractmethod

@@ -94,7 +94,7 @@ class PipelineOptions(RewritingOptions, frozen=True, kw_only=True):
 class Question(RewritingOptions, frozen=True):
     """The main arguments of a search: the query and the number of hits.
 
-    In the Python library, these two can be passed as positional arguments. All other options are keyword arguments.
+    In the Python library, both can be passed as positional arguments. All other options are keyword arguments.
     """
 
     query: Annotated[

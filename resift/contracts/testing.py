@@ -108,7 +108,7 @@ class SessionStoreContract:
         assert store.read("b") is None
 
     @pytest.mark.parametrize("name", [".", "..", "a:b", "_search", "x" * 128])
-    def test_any_name_is_a_name(self, store: SessionStore, name: str) -> None:
+    def test_valid_session_ids(self, store: SessionStore, name: str) -> None:
         """A session id may contain dots, colons and underscores, and may have 128 characters."""
         assert store.write(name, STORED)
         assert store.read(name) is not None
@@ -116,9 +116,7 @@ class SessionStoreContract:
         assert store.delete(name)
         assert store.read(name) is None
 
-    def test_only_the_version_that_was_read_is_written_over(
-        self, store: SessionStore, open_stores: Callable[[], SessionStore]
-    ) -> None:
+    def test_conflicting_writes_fail(self, store: SessionStore, open_stores: Callable[[], SessionStore]) -> None:
         """A write fails if another process has changed or deleted the session since it was read."""
         other = open_stores()
         assert store.write("a", STORED)

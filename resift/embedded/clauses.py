@@ -161,7 +161,15 @@ class RowFilter(Clause):
     find_rows: Callable[[View, Rows | None], Rows]
 
     def matches(self, view: View, within: Rows | None = None) -> Matches:
-        """Return the documents that the function selects, all with the same score. See :meth:`Clause.matches`."""
+        """Find the documents that the function selects. All of them get the same score.
+
+        Args:
+            view: The index to search.
+            within: If not None, only the documents with these row numbers can match.
+
+        Returns:
+            The row numbers of the matching documents in ascending order, and the score of each document.
+        """
         rows = self.find_rows(view, within)
         return rows, np.full(len(rows), self.boost, np.float32)
 
@@ -173,7 +181,15 @@ class ConstantScore(Clause):
     query: Clause
 
     def matches(self, view: View, within: Rows | None = None) -> Matches:
-        """Return the documents that match the inner query, all with the same score. See :meth:`Clause.matches`."""
+        """Find the documents that match the inner query. All of them get the same score.
+
+        Args:
+            view: The index to search.
+            within: If not None, only the documents with these row numbers can match.
+
+        Returns:
+            The row numbers of the matching documents in ascending order, and the score of each document.
+        """
         rows, _ = self.query.matches(view, within)
         return rows, np.full(len(rows), self.boost, np.float32)
 
@@ -202,7 +218,15 @@ class TextMatch(Clause):
     tie_breaker: float = 0.0
 
     def matches(self, view: View, within: Rows | None = None) -> Matches:
-        """Return the documents that contain the terms, with their BM25 scores. See :meth:`Clause.matches`."""
+        """Find the documents that contain the terms, and compute their BM25 scores.
+
+        Args:
+            view: The index to search.
+            within: If not None, only the documents with these row numbers can match.
+
+        Returns:
+            The row numbers of the matching documents in ascending order, and the score of each document.
+        """
         key = (*self.boosts.items(), self.terms, self.every, self.tie_breaker, self.boost)
         if within is None:
             return view.text_matches.get(key) or view.text_matches.setdefault(key, self._scored(view, None))
@@ -235,7 +259,11 @@ class TextMatch(Clause):
         return len(np.unique(np.concatenate([view.bm25.rows(view.db, field, *self.terms) for field in self.boosts])))
 
     def words(self, field: str) -> Iterator[str]:
-        """Return the terms of the clause if the clause searches this field, otherwise nothing."""
+        """Return the terms for which this clause searches in a field, for highlighting.
+
+        Args:
+            field: The name of the field. If the clause does not search this field, the result is empty.
+        """
         return iter(self.terms if field in self.boosts else ())
 
 
@@ -263,7 +291,15 @@ class Bool(Clause):
     take_maximum: bool = False
 
     def matches(self, view: View, within: Rows | None = None) -> Matches:
-        """Return the matching documents with their combined scores. See :meth:`Clause.matches`."""
+        """Find the documents that match the inner clauses, and combine their scores.
+
+        Args:
+            view: The index to search.
+            within: If not None, only the documents with these row numbers can match.
+
+        Returns:
+            The row numbers of the matching documents in ascending order, and the score of each document.
+        """
         required = [*((inner, True) for inner in self.must), *((inner, False) for inner in self.filter)]
         # Evaluate text clauses first. They use the inverted index, while other clauses read the remaining documents.
         required.sort(key=lambda pair: not isinstance(pair[0], TextMatch))
@@ -294,7 +330,13 @@ class Bool(Clause):
         return within, total * np.float32(self.boost)
 
     def words(self, field: str) -> Iterator[str]:
-        """Return the terms of all inner clauses except the ``must_not`` clauses. See :meth:`Clause.words`."""
+        """Return the terms for which the inner clauses search in a field, for highlighting.
+
+        Terms of ``must_not`` clauses are left out.
+
+        Args:
+            field: The name of the field.
+        """
         return chain.from_iterable(inner.words(field) for inner in self.must + self.should + self.filter)
 
 
@@ -313,7 +355,15 @@ class ScriptScore(ConstantScore):
     script: Script
 
     def matches(self, view: View, within: Rows | None = None) -> Matches:
-        """Return the documents that match the inner query, scored by the script. See :meth:`Clause.matches`."""
+        """Find the documents that match the inner query, and compute their scores with the script.
+
+        Args:
+            view: The index to search.
+            within: If not None, only the documents with these row numbers can match.
+
+        Returns:
+            The row numbers of the matching documents in ascending order, and the score of each document.
+        """
         rows, _ = self.query.matches(view, within)
         return rows, view.vectors().scripted(self.script, rows) * np.float32(self.boost)
 
@@ -332,7 +382,15 @@ class FunctionScore(ConstantScore):
     first: bool
 
     def matches(self, view: View, within: Rows | None = None) -> Matches:
-        """Return the documents that match the inner query, with weighted scores. See :meth:`Clause.matches`."""
+        """Find the documents that match the inner query, and multiply their scores by weights.
+
+        Args:
+            view: The index to search.
+            within: If not None, only the documents with these row numbers can match.
+
+        Returns:
+            The row numbers of the matching documents in ascending order, and the score of each document.
+        """
         rows, scores = self.query.matches(view, within)
         factors, done = np.full(len(rows), self.boost), np.zeros(len(rows), bool)
         for condition, weight in self.functions:
@@ -358,7 +416,15 @@ class Knn(Clause):
     condition: Clause | None
 
     def matches(self, view: View, within: Rows | None = None) -> Matches:
-        """Return the nearest documents, with scores from the distances of their vectors. See :meth:`Clause.matches`."""
+        """Find the documents that are nearest to the query vector, and compute their scores from the distances.
+
+        Args:
+            view: The index to search.
+            within: If not None, only the documents with these row numbers can match.
+
+        Returns:
+            The row numbers of the matching documents in ascending order, and the score of each document.
+        """
         # As in OpenSearch, find the k nearest of all documents, and then keep the documents in `within`.
         allowed = None if self.condition is None else self.condition.matches(view)[0]
         rows, scores = view.vectors().nearest(self.vector, self.k, allowed)

@@ -90,7 +90,14 @@ class SqliteEngine(Engine):
             return find_tables(db, index).info()
 
     def tune(self, index: str, tuning: Tuning | None) -> None:
-        """Store search settings that were chosen for an index, or delete them if ``tuning`` is None."""
+        """Store search settings with an index, such as the weight of vector similarity.
+
+        Searches of the index use these settings instead of the defaults.
+
+        Args:
+            index: The name of the index.
+            tuning: The settings, or None to delete the stored settings.
+        """
         with self._database.transaction() as db:
             tune(db, find_tables(db, index), tuning)
 
@@ -357,9 +364,9 @@ class SqliteEngine(Engine):
             return [hit["_id"] for page in pages for hit in search.hits(view, rows[page], scores[page], False)[0]]
 
     def _view(self, db: sqlite3.Connection, tables: IndexTables) -> View:
-        """Return a view of an index for the current transaction.
+        """Return a view of an index: its state in the current transaction, in which query clauses look up documents.
 
-        The view uses cached term statistics and vectors. They are read again if the index has changed.
+        Term statistics and vectors are cached. They are read again if the index has changed.
 
         Args:
             db: The connection with the open transaction.

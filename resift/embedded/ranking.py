@@ -277,11 +277,12 @@ class ParsedSearch:
         return ranking
 
     def _collapsed(self, view: View, ranking: Matches) -> Matches:
-        """Return the best hit for each value of the collapse field, and the best hit without a value.
+        """Return only the best hit for each value of the collapse field, and the best hit without a value.
 
         Args:
             view: The view of the index.
-            ranking: The row numbers and scores of the hits, best first. It is returned unchanged if no field is set.
+            ranking: The row numbers and scores of the hits, best first. If the search has no collapse field, the
+                ranking is returned unchanged.
         """
         if self.group is None:
             return ranking

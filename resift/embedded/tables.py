@@ -184,7 +184,7 @@ def drop_tables(db: sqlite3.Connection, tables: IndexTables) -> None:
 
 
 def count_change(db: sqlite3.Connection, tables: IndexTables) -> None:
-    """Increase the change counter of an index, so that all processes discard their cached data of the index."""
+    """Increment the change counter of an index, so that all processes discard their cached data of the index."""
     db.execute("UPDATE indices SET changes = changes + 1 WHERE number = ?", (tables.number,))
 
 

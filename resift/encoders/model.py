@@ -346,9 +346,10 @@ class Model:
         return scores
 
     def known_share(self, text: str) -> float:
-        """Return the share of a query's words that the model knows, weighted by their importance, from 0 to 1.
+        """Return the share of a query's words that the model knows, from 0 to 1.
 
-        See :func:`resift.encoders.known_words.known_share`.
+        Rare words count more than frequent words. A word counts as known if it is in the model's table. In a model that
+        was trained on the documents, all words without digits count as known.
 
         Args:
             text: The text of the query.

@@ -343,8 +343,8 @@ class Feedback:
 
     @cached_property
     def expansion_terms(self) -> dict[str, float]:
-        """The words to add to the query, with their weights, heaviest first. There are at most 60 words.
+        """The words to add to the query (query expansion), mapped to their weights.
 
-        The words are chosen by :func:`resift.feedback.expansion.expansion_terms`.
+        These are at most 60 words that are typical of the relevant documents, heaviest first.
         """
         return expansion_terms(self.bags, self.grades, self.is_for_query or (True,) * len(self.grades))

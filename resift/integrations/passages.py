@@ -65,5 +65,9 @@ class SessionMarking:
             scores: Relevance scores of a model by document id, from -1 (irrelevant) to 1 (relevant).
             explain: Whether the result should explain what was learned from the marks.
             **further: Documents with other kinds of marks, such as ``clicked``.
+
+        Returns:
+            The session's id, times and number of steps. With ``explain``, also its judgements and a summary of what was
+            learned.
         """
         return self.session.mark(relevant, irrelevant, query=query, scores=scores, explain=explain, **further)

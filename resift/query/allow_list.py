@@ -177,8 +177,7 @@ class _Check:
     def _count_object(self, value: Mapping[str, Any], shape: Shape, path: str) -> None:
         """Update the counts of clauses, aggregations and buckets for a JSON object of the request.
 
-        Objects of some shapes need much work for each hit. For these, the limit on the number of hits (``max_hits``) is
-        lowered.
+        For objects that need much work for each hit, the limit on the number of hits (``max_hits``) is lowered.
 
         Args:
             value: The object.

@@ -207,7 +207,7 @@ def _token_count(options: Any) -> int:
 
 
 def _term_count(text: str, settings: Mapping[str, Any]) -> int:
-    """Return the number of terms that OpenSearch searches for a text in a field at most.
+    """Return the maximum number of terms for which OpenSearch searches a field, given the text of a query.
 
     Args:
         text: The text with its syntax. In a query string, ``~`` follows a misspelt word, and ``*`` is a wildcard.

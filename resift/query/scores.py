@@ -24,7 +24,7 @@ _NEGATIONS: Mapping[str, re.Pattern[str]] = {
 def always_scores(clause: Clause) -> bool:
     """Return whether each document that a clause matches gets a score above 0.
 
-    False also for clauses for which this is unknown, such as those with a function or a script.
+    The result is also False for clauses whose scores cannot be predicted, such as clauses with a function or a script.
 
     Args:
         clause: The clause.

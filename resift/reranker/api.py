@@ -444,12 +444,15 @@ def rewrite() -> dict[str, Any]:
 
 
 def _unparsed(raw: bytes) -> dict[str, Any] | None:
-    """Return the answer to a request for a rewriting whose search body need not be parsed, or None for other requests.
+    """Answer a rewriting request without parsing its search body, if the body certainly stays unchanged.
 
-    Without a session and clicks, there is nothing to add to a search of an index that has no vectors of Resift.
+    This is the case if the search has no session and no options, and its index has no vectors of Resift.
 
     Args:
-        raw: The body of the request.
+        raw: The JSON text of the request.
+
+    Returns:
+        The response as a JSON object, or None if the body must be parsed.
     """
     if not has_no_options(raw):
         return None
@@ -471,7 +474,13 @@ def _unparsed(raw: bytes) -> dict[str, Any] | None:
 
 
 def _rewriting_report(outcome: Outcome, reason: str, is_changed: bool = False) -> dict[str, Any]:
-    """Count a rewriting in the metrics, and return its description for the answer."""
+    """Count a rewriting in the metrics, and return its description for the response.
+
+    Args:
+        outcome: The outcome of the rewriting.
+        reason: The reason why the search was not rewritten completely, or "".
+        is_changed: Whether the search body was changed.
+    """
     count_rewrite(outcome)
     report: dict[str, Any] = {"rewritten": is_changed, "outcome": outcome.code}
     return {**report, "reason": reason} if reason else report

@@ -40,9 +40,13 @@ def longest_wait() -> float:
 
 
 def has_no_options(body: bytes) -> bool:
-    r"""Return whether a search body in JSON surely states no options for Resift, without parsing it.
+    r"""Return whether a search body certainly contains no options for Resift, without parsing the body.
 
-    An escape sequence could hide the name of the section ``ext``, so a body with any of them may have options.
+    Options are in the section ``ext``. A body with an escape sequence such as ``\u0065`` may contain options, because
+    the name of the section could be escaped.
+
+    Args:
+        body: The search body as JSON text.
 
     >>> [has_no_options(body) for body in (b'{"query": {}}', b'{"ext": {}}', b'{"\\u0065xt": {}}')]
     [True, False, False]
@@ -51,7 +55,7 @@ def has_no_options(body: bytes) -> bool:
 
 
 class LongestWait:
-    """The longest wait for a thread in the last seconds.
+    """The longest time that a request had to wait for a thread in the last few seconds.
 
     Args:
         clock: A function that returns the time in seconds.

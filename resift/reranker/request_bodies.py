@@ -64,7 +64,7 @@ class RewriteRequest(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class UnparsedRewriteRequest(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A search body to rewrite that is not parsed. The fields are those of :class:`RewriteRequest`."""
+    """A request to rewrite a search body, like :class:`RewriteRequest`, in which the search body is still JSON text."""
 
     index: Name
     body: Raw

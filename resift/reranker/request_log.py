@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 def identified(error: dict[str, Any], id: str | None = None) -> dict[str, Any]:
-    """Return the JSON body of an error response.
+    """Add the id of the request to an error, and return the JSON body of the error response.
 
     Args:
         error: The error's ``code`` and ``message``, and optionally ``value`` and ``expected``.

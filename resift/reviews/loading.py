@@ -22,9 +22,9 @@ _FIRST = 1000  # number of hits for the topic that are read before any document 
 
 
 class LazySet(DocumentSet):
-    """The documents of a review. Their texts are loaded when the documents are ranked for the first time.
+    """The documents of a review, whose texts are loaded only when the documents are first ranked.
 
-    The documents can be counted, found and drawn without their texts. Until the texts are loaded, the engine does this.
+    Before that, the engine counts the documents, looks them up and draws random documents.
 
     Args:
         stored: The documents in the engine.
@@ -95,7 +95,17 @@ class LazySet(DocumentSet):
         return ranked
 
     def reasons(self, id: str, labels: Mapping[str, bool], count: int) -> list[str]:
-        """Return the words that contribute most to the rank of a document, as :meth:`DocumentSet.reasons` does."""
+        """Return the words and pairs of words that contribute most to the score of a document.
+
+        Args:
+            id: The id of the document.
+            labels: The judged documents, with True for relevant documents.
+            count: The maximum number of words and pairs of words.
+
+        Returns:
+            The words and pairs of words, largest contribution first. Empty if no document has been judged relevant, or
+            if the document is not in this set.
+        """
         return self.load().reasons(id, labels, count)
 
     def load(self) -> DocumentSet:

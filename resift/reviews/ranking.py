@@ -107,11 +107,12 @@ class DocumentSet:
         return self._texts[self.places[id]] if id in self.places else ""
 
     def texts(self, ids: Sequence[str], headers: Headers = None) -> dict[str, str]:
-        """Return the texts of documents by id, without the documents that do not belong to this set.
+        """Return the texts of documents, by id. Documents that do not belong to this set are left out.
 
         Args:
             ids: The ids of the documents.
-            headers: The caller's HTTP headers. Sets in an engine leave out documents that the caller may not read.
+            headers: The caller's HTTP headers. A subclass that reads texts from the engine leaves out documents that
+                the caller may not read.
         """
         return {id: self.text(id) for id in ids if id in self.places}
 

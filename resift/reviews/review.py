@@ -377,12 +377,13 @@ class Review:
             return self.progress()
 
     def progress(self, target: float | None = None) -> Progress:
-        """Return the progress of the review towards a target recall, according to the judgements of people.
+        """Return the progress of the review towards a target recall.
 
-        See :func:`resift.reviews.stopping.progress`.
+        Only judgements of people count, not judgements of models. The result estimates the recall so far, and says
+        whether the target is reached with a confidence of 95 %.
 
         Args:
-            target: The target recall. By default, the target in the settings of the review.
+            target: The target recall, above 0 and below 1. By default, the target in the settings of the review.
         """
         with self._lock:
             target = self.first_event.get("target", TARGET) if target is None else target
@@ -391,7 +392,11 @@ class Review:
             return progress(list(read.values()), max(len(read), self.documents.total + deleted), target)
 
     def found_at(self) -> list[int]:
-        """Return the positions of the relevant documents in the order of reading, counted from 1."""
+        """Return the positions of the relevant documents among all documents that were read.
+
+        Positions are counted from 1, in the order of reading. For example, ``[1, 3]`` means that the first and the
+        third document were relevant.
+        """
         with self._lock:
             return [place for place, relevant in enumerate(self.state().read.values(), 1) if relevant]
 
@@ -500,11 +505,11 @@ class Review:
             return {id: self.documents.reasons(id, labels, count) for id in ids}
 
     def _append(self, decide: Callable[[], Sequence[Event]], *limits: str) -> None:
-        """Append events to the log, within the daily limits of the caller's API key.
+        """Append events to the review's log, unless the caller's API key has reached its daily limits.
 
         Args:
             decide: A function that returns the new events.
-            limits: The limits to check, "marks" or "bytes".
+            limits: The limits to check: "marks" for the number of judgements, "bytes" for the stored bytes.
         """
         key = self._caller().name
 

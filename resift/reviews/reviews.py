@@ -217,10 +217,15 @@ class Reviews:
 
 
 def _of_index(first_event: Event, id: str, index: str) -> str:
-    """Return the id of a review if the review is of an index.
+    """Check that a review belongs to an index, and return the id of the review.
+
+    Args:
+        first_event: The first event in the log of the review. It names the index.
+        id: The id of the review.
+        index: The name of the expected index.
 
     Raises:
-        BadInput: The review is of another index.
+        BadInput: The review belongs to another index.
     """
     if first_event["index"] != index:
         message = f"review {id!r} is of index {first_event['index']!r}"

@@ -102,7 +102,12 @@ def moved_clause(clause: FieldClause, knowledge: FieldKnowledge, widens: bool = 
 
 
 def _encoding_obstacle(clause: FieldClause, field: VectorField) -> Outcome:
-    """Return why the query text of a clause has no vector or tokens."""
+    """Return the reason why the query text of a clause could not be converted to a vector or tokens.
+
+    Args:
+        clause: The clause with the query text.
+        field: The searched field.
+    """
     if field.kind == TOKEN_NUMBERS:
         return Outcome.TOKENS_UNKNOWN
     is_named = clause.options.get("model_id") or field.model

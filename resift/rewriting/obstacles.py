@@ -34,7 +34,7 @@ def rewrite_obstacle(query: Query, knowledge: Knowledge, in_place: bool) -> Outc
 
 
 def _fixed_form(query: Query) -> Outcome | None:
-    """Return why neither the query nor its clauses can be put inside another clause, or None if they can be."""
+    """Return the reason why clauses can neither be added to a query nor wrapped around it, or None if they can."""
     root = query.root
     if query.is_malformed:
         return Outcome.MALFORMED

@@ -286,8 +286,9 @@ class _Rewriter:
     def _factors(self) -> list[Body]:
         """Build the clauses of the rescore stage that multiplies the scores of hits.
 
-        The first clause scores hits by their similarity to the query vector. It is left out if the similarity has no
-        weight. The other clauses give each document that should keep its rank a fixed factor.
+        The first clause multiplies the score of a hit by a factor that increases with its similarity to the query
+        vector. The clause is left out if the similarity has no weight. For each document that should keep its rank, a
+        further clause contains a fixed factor.
         """
         knowledge = self._knowledge
         beta = 0.0 if knowledge.vector is None else self._options.beta

@@ -50,8 +50,8 @@ def rewrite(query: Query, knowledge: Knowledge, options: Options) -> Rewritten:
 def _puts_words_in_query(query: Query, knowledge: Knowledge, options: Options) -> bool:
     """Return whether expansion words are added to the query itself rather than in a rescore stage.
 
-    Words in the query also work for scroll searches, which OpenSearch cannot rescore. They are possible if the query
-    has text clauses, and only expansion words are to be added.
+    Words in the query also work for scroll searches, which OpenSearch cannot rescore. They are added there if the query
+    has text clauses, and if nothing but expansion words has to be added.
 
     Args:
         query: The parsed search body.

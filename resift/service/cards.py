@@ -337,7 +337,7 @@ class Field:
         return all(isinstance(value, str) and _DATE.fullmatch(value) for value in self.counts)
 
     @property
-    def is_short(self) -> bool:
+    def can_be_facet(self) -> bool:
         """Whether the field can be a facet: most documents have a short value that is not a URL or an identifier."""
         texts = [str(value) for value in self.counts]
         if any(map(_URL.match, texts)) or _IDENTIFIER_NAME.search(_stem(self.name).lower()):
@@ -416,7 +416,9 @@ def short_fields(sources: Sequence[Mapping[str, Any]], exact: Sequence[str], tex
     top_level = dict.fromkeys(name for source in sources for name in source if not is_ours(name))
     inexact = [name for name in top_level if name not in stems and name not in set(texts)]
     fields = filter(None, (_field(sources, name) for name in [*exact, *inexact]))
-    return [field for field in fields if field.is_short and (field.name in exact or field.is_number or field.is_date)]
+    return [
+        field for field in fields if field.can_be_facet and (field.name in exact or field.is_number or field.is_date)
+    ]
 
 
 def _field(sources: Sequence[Mapping[str, Any]], name: str) -> Field | None:

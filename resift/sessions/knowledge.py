@@ -71,7 +71,14 @@ class EncodedQuery(NamedTuple):
 
 
 def _session_key(info: IndexInfo, judgements: Sequence[Judgement], needs: Needs, headers: Headers) -> Hashable:
-    """Return what identifies the documents and fields that a search in a session needs."""
+    """Return a cache key for the data that a search in a session needs.
+
+    Args:
+        info: The searched index.
+        judgements: The judgements in the session. The key depends on the judged documents.
+        needs: The fields whose vectors or tokens the search needs.
+        headers: The caller's HTTP headers.
+    """
     documents = hash(tuple((judgement.index, judgement.document) for judgement in judgements))
     return info.name, str(headers), documents, needs.fields
 
@@ -247,7 +254,15 @@ class KnowledgeLoader:
     def _knowledge(
         self, info: IndexInfo, options: Options, needs: Needs, headers: Headers, judgements: Sequence[Judgement]
     ) -> Knowledge:
-        """Return the knowledge about a query that follows from judgements."""
+        """Return the data with which a search is rewritten, such as the moved query vector and the expansion words.
+
+        Args:
+            info: The names, fields and settings of the searched index.
+            options: The options of the search, which contain the query text.
+            needs: The fields whose vectors or tokens must be loaded, and the query texts that must be encoded.
+            headers: The caller's HTTP headers.
+            judgements: The relevance judgements from which the data is derived.
+        """
         documents = self.read(judgements, headers)
         text = options.text or ""
         query = EncodedQuery(text, self.model.encode_one(text), self.model.similarity)
@@ -392,7 +407,16 @@ class KnowledgeLoader:
         return [JudgedDocument(judgement, *contents[key]) for judgement, key in keys if key in contents]
 
     def _read_from(self, index: str, ids: Sequence[str], headers: Headers) -> dict[str, Content]:
-        """Return the vectors and texts of documents of an index, from the cache or from the engine."""
+        """Return the vectors and texts of some documents of an index, from the cache or from the engine.
+
+        Args:
+            index: The name of the index.
+            ids: The ids of the documents.
+            headers: The caller's HTTP headers, which are passed on to the engine.
+
+        Returns:
+            The vector and text of each document that the caller may read, by id.
+        """
         cached = self._cached(index, ids, headers)
         missing = tuple(id for id in ids if id not in cached)
         if not missing:

@@ -18,12 +18,13 @@ _MAX_WAITING = 64
 
 
 class Loader:
-    """A small thread pool that fills caches. Its work may be dropped. Thread-safe.
+    """A small thread pool that fills caches. Instances are thread-safe.
 
-    A service that has just restarted must load all its sessions again. The pool loads a few of them at a time, so that
-    they leave the engine and the processor to other searches.
+    After a restart, a service must load all its sessions again. The pool loads only a few sessions at a time, so that
+    other searches are not delayed.
 
-    Until :meth:`start` is called, all work is dropped. Commands and the library load sessions when they need them.
+    Until :meth:`start` is called, the pool ignores all calls. Commands and the Python library do not use it: they load
+    a session when they need it.
     """
 
     def __init__(self) -> None:
@@ -33,7 +34,10 @@ class Loader:
         self._lock = threading.Lock()
 
     def start(self) -> None:
-        """Accept work from now on. Call this in the process that answers requests, not in its parent."""
+        """Start the threads of the pool.
+
+        Call this in the process that answers requests, not in its parent process.
+        """
         self._is_running = True
         for _ in range(THREADS):
             # Daemon threads, so that a process that stops does not wait for the work.
@@ -70,15 +74,17 @@ class Loader:
         return future
 
     def load(self, key: Hashable, work: Callable[[], object], seconds: float) -> bool:
-        """Let the pool call a function, and wait for its end unless too much other work is pending.
+        """Call a function in a thread of the pool, and wait until the function ends.
+
+        If too many other calls are pending, this method does not wait.
 
         Args:
-            key: What the function loads.
+            key: A key that identifies what the function loads.
             work: The function.
-            seconds: The time to wait at most.
+            seconds: The maximum time to wait, in seconds.
 
         Returns:
-            Whether the function has ended in time. If not, it goes on.
+            Whether the function has ended in time. Otherwise, the function continues in the background.
 
         Raises:
             Exception: The error of the function.

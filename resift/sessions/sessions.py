@@ -105,9 +105,9 @@ class StoredSession:
 
     @property
     def effective_judgements(self) -> list[Judgement]:
-        """The judgements that count: at most one for each document, without replaced and withdrawn judgements.
+        """The judgements that count, at most one for each document.
 
-        See :func:`effective_judgements`.
+        Judgements that were withdrawn, or that a later judgement of the same document replaced, are left out.
         """
         return effective_judgements(self.judgements)
 
@@ -351,8 +351,8 @@ class Sessions:
             wait: Whether to wait for a slow store.
 
         Returns:
-            The session, or None if it does not exist or has expired; and the stored record, or None if there is no
-            record.
+            A pair of the session and its stored record. The session is None if it does not exist or has expired. The
+            record is None if the store has no record with this id.
 
         Raises:
             SessionNotFound: The session belongs to another caller. This is checked before the rest of the stored data.
@@ -368,14 +368,15 @@ class Sessions:
     def _read_for_writing(self, id: str) -> tuple[StoredSession | None, SessionRecord | None]:
         """Read a session that the caller wants to create or extend.
 
-        This method differs from :meth:`_read` only in its error message, which suggests another id.
+        If the session belongs to another caller, the error message suggests to choose another id. Otherwise, this
+        method is the same as :meth:`_read`.
 
         Args:
             id: The id of the session.
 
         Returns:
-            The session, or None if it does not exist or has expired; and the stored record, or None if there is no
-            record.
+            A pair of the session and its stored record. The session is None if it does not exist or has expired. The
+            record is None if the store has no record with this id.
 
         Raises:
             SessionNotFound: A session of another caller has this id.

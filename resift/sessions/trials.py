@@ -200,9 +200,9 @@ class TrialReport:
 
 
 class Trials:
-    """Starts and changes trials, which are online experiments. An index has at most one running trial.
+    """Starts, reads and changes trials: online experiments that compare rankings with and without feedback.
 
-    All methods raise SessionsUnavailable if the store does not respond.
+    An index has at most one running trial. All methods raise SessionsUnavailable if the store does not respond.
 
     Args:
         store: The session store, which contains the trials as well.

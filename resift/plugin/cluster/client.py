@@ -83,7 +83,14 @@ class Cluster:
         self.request("PUT", f"/{quote(index, safe='')}/_settings", dict(values))
 
     def update_indices_settings(self, indices: Sequence[str], values: Mapping[str, Any]) -> None:
-        """Change settings of several indices in one step, or in several steps if their names are too long for a URL."""
+        """Change settings of several indices.
+
+        All indices are changed with a single request, unless their names are too long for a URL.
+
+        Args:
+            indices: The names of the indices.
+            values: The new values, by the name of the setting.
+        """
         names = ",".join(indices)
         for name in [names] if len(names) <= _MAX_NAMES_LENGTH else indices:
             if name:

@@ -120,14 +120,15 @@ class IndexPipelines:
         return IngestPipeline(self.cluster, record.index, encoders) if encoders else None
 
     def search(self, name: str, index_records: Mapping[str, IndexRecord]) -> list[SearchPipeline]:
-        """Return the search pipelines that should call an installation to rewrite searches.
+        """Return the search pipelines through which an installation should rewrite searches.
 
-        These are the existing pipelines that call the installation. In addition, each index with vectors of the
-        installation's model gets a pipeline, unless another pipeline already rewrites its searches.
+        An installation consists of the resources that ``resift install`` created. The result contains all pipelines
+        that already call the installation. In addition, each index with vectors of the installation's model gets a
+        pipeline, unless another pipeline already rewrites its searches.
 
         Args:
             name: The name of the installation.
-            index_records: The records of the indices, by index name.
+            index_records: Resift's records of the indices, which describe their vectors, by index name.
         """
         model_id, model = self._model_id(name, "rewrite"), self._installed[name].model.hash
         if model_id is None:
@@ -158,10 +159,10 @@ class IndexPipelines:
         return indices
 
     def _model_id(self, installation: str, purpose: str) -> str | None:
-        """Look up the id of a remote model.
+        """Look up the id of a remote model that ``resift install`` created.
 
         Args:
-            installation: The name of the installation.
+            installation: The name of the installation, which is the beginning of the model's name.
             purpose: The purpose of the model, such as "rewrite".
 
         Returns:

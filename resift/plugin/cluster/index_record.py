@@ -70,9 +70,9 @@ class IndexRecord:
 
     @property
     def ready(self) -> tuple[IndexInfo, ...]:
-        """The entries of all vectors that are completely written.
+        """The descriptions of all vectors in the index that are completely written.
 
-        The entry of the vectors that searches use comes first.
+        The vectors that searches use come first.
         """
         return (*([self.current] if self.current else []), *self.other_models)
 
@@ -90,7 +90,7 @@ class IndexRecord:
         return tuple(entry for entry in self.known if is_ours(entry.vector_field))
 
     def find(self, model: str) -> IndexInfo | None:
-        """Return the description of a model's vectors, or None if the index has none.
+        """Return the description of the vectors that a model has written to the index, or None if there are none.
 
         Args:
             model: The hash of the model.
@@ -131,12 +131,10 @@ class IndexRecord:
         return replace(self, filling=entry, added=tuple(fields), attached=True)
 
     def with_current(self, entry: IndexInfo) -> IndexRecord:
-        """Return a copy of the record in which an entry is marked as current.
-
-        Searches use the vectors of the current entry.
+        """Return a copy of the record in which certain vectors are the current vectors, which searches use.
 
         Args:
-            entry: The entry, which describes the vectors of one model. All of these vectors must be written.
+            entry: The description of the vectors. All of them must be written.
         """
         key = (entry.model, entry.vector_field)
         other_models = tuple(other for other in self.ready if (other.model, other.vector_field) != key)
@@ -162,9 +160,9 @@ class IndexRecord:
         return tuple(name for name in self.added if name not in used)
 
     def without_unused_fields(self) -> IndexRecord:
-        """Return a copy of the record without the unused fields.
+        """Return a copy of the record without the unused fields: vector fields that no recorded vectors use any more.
 
-        Call this method when no document has a value in the unused fields any more.
+        Call this method when no document has a value in these fields any more.
         """
         added = tuple(name for name in self.added if name not in self.unused_fields)
         if added or any(map(self.is_attached, self.ready)):
@@ -190,7 +188,10 @@ class IndexRecord:
 
 
 def describe_tunings(cluster: Cluster) -> dict[str, list[str]]:
-    """Describe the search settings that were chosen for individual indices.
+    """Describe the search settings that were chosen for individual indices, such as the weight of vector similarity.
+
+    Args:
+        cluster: The cluster.
 
     Returns:
         Lines of text, by index name. Indices with default settings are left out.

@@ -276,9 +276,9 @@ class Installer:
         return [] if self.missing_plugins or self.installation.managed else self.settings.required_changes()
 
     def _settings_before(self) -> dict[str, Any]:
-        """Return the values that the cluster settings had before the first installation.
+        """Return the values that the cluster settings had before the first ``resift install``.
 
-        The index templates of all installations record these values. The result is empty if there is no record.
+        The values are recorded in an index template. The result is empty if there is no record.
         """
         for name in (self.name, *self._other_installations()):
             before = IndexTemplate(self.cluster, name, self.values).settings_before()
@@ -293,8 +293,8 @@ class Installer:
     def _refuse_if_used(self) -> None:
         """Raise EngineError if a pipeline that :meth:`uninstall` would delete or change is still in use.
 
-        OpenSearch refuses writes and searches that name a missing pipeline. A user's pipeline that still calls this
-        installation would try to call it at each search.
+        Without this check, OpenSearch would refuse the writes and searches that name a deleted pipeline. A pipeline
+        that a user created would still call the removed service at each search.
         """
         ingest = {f"{self.name}-ingest"}
         ingest |= {

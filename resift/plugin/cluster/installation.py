@@ -111,7 +111,9 @@ def check_unmanaged(hosts: Sequence[str], environment: Mapping[str, str]) -> Non
 
 @dataclass(frozen=True)
 class InstalledModel:
-    """The embedding model of an installation, as the cluster records it. The model itself may be on another machine.
+    """The embedding model of an installation, as recorded in the cluster by ``resift install``.
+
+    The model itself may be on another machine.
 
     Attributes:
         name: The name of the model.
@@ -145,7 +147,14 @@ class Installation:
     managed: Managed | None = None
 
     def differences(self, other: Installation) -> list[str]:
-        """Describe the changes that make this installation equal to ``other``, in one line of text each."""
+        """Describe how this installation differs from another installation.
+
+        Args:
+            other: The other installation.
+
+        Returns:
+            A line of text for each difference, such as "change the fields from title to title,body".
+        """
         changes = []
         for label, old, new in [
             ("model", _model_label(self.model), _model_label(other.model)),

@@ -67,7 +67,8 @@ class RemoteModel(Resource):
         """Compare the installed model with the desired model.
 
         Returns:
-            The state, for example "ok", "missing" or "not deployed". :meth:`Resource.state` explains all states.
+            For example, "ok" if they are equal, "missing" if the model does not exist, and "not deployed" if OpenSearch
+            has not deployed it. :meth:`Resource.state` lists all states.
         """
         models = self.cluster.ml_objects("models", self.name)
         if not models:
@@ -87,7 +88,10 @@ class RemoteModel(Resource):
 
     @property
     def installed_key(self) -> str | None:
-        """The fingerprint of the API key in the installed connector, or None if there is no key or no connector."""
+        """The fingerprint (a short hash) of the API key with which the cluster calls the service.
+
+        The value is None if the remote model does not exist or has no API key.
+        """
         stamps = [Stamp.read(source.get("description")) for _, source in self.cluster.ml_objects("models", self.name)]
         return next((stamp.key for stamp in stamps if stamp is not None), None)
 

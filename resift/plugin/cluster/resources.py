@@ -138,7 +138,8 @@ class IndexTemplate(Resource):
         """Compare the installed template with the desired template.
 
         Returns:
-            The state, for example "ok", "missing" or "changed". :meth:`Resource.state` explains all states.
+            For example, "ok" if they are equal, "missing" if the template does not exist, and "changed" if they differ.
+            :meth:`Resource.state` lists all states.
         """
         meta = self._installed_meta()
         return self._state_from_stamp(None if meta is None else meta.get("resift", ""))
@@ -177,11 +178,19 @@ class Pipeline(Resource):
         """Compare the installed pipeline with the desired pipeline.
 
         Returns:
-            The state, for example "ok", "missing" or "changed". :meth:`Resource.state` explains all states.
+            For example, "ok" if they are equal, "missing" if the pipeline does not exist, and "changed" if they differ.
+            :meth:`Resource.state` lists all states.
         """
         pipeline = self.cluster.find(self.path, self.name)
         return self._state_from_stamp(None if pipeline is None else self._description(pipeline))
 
     def _description(self, pipeline: dict[str, Any]) -> str:
-        """Return the description of an installed pipeline. In Resift's pipelines it contains the stamp."""
+        """Return the description of an installed pipeline.
+
+        In a pipeline that Resift created, the description contains the stamp: a short text that identifies the pipeline
+        as created by Resift.
+
+        Args:
+            pipeline: The body of the pipeline.
+        """
         return str(pipeline.get("description", ""))

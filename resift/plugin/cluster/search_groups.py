@@ -84,13 +84,13 @@ class SearchGroups:
 
 @dataclass(frozen=True)
 class LostDefault:
-    """A group of indices whose searches get another default pipeline than before, or none.
+    """A group of indices whose searches get another default search pipeline than before, or none.
 
     Attributes:
-        group: The group.
-        before: Its default pipeline before.
-        after: Its default pipeline afterwards, or None.
-        is_later: Whether this happens only when the group's template creates an index.
+        group: Indices that are searched together, for example through an alias.
+        before: The name of the default pipeline before the change.
+        after: The name of the default pipeline after the change, or None.
+        is_later: Whether the default pipeline changes only when the group's template creates an index.
     """
 
     group: SearchGroup
@@ -213,11 +213,13 @@ def stream_of(index: str) -> str | None:
 
 
 def _groups(aliases: Mapping[str, Sequence[str]], templates: Sequence[Template]) -> Iterator[SearchGroup]:
-    """Yield the groups by aliases, data streams and templates.
+    """Yield all groups of indices that are searched together.
+
+    A group consists of the indices of an alias, of a data stream, or of a pattern in an index template.
 
     Args:
-        aliases: The aliases of each index.
-        templates: The templates.
+        aliases: The aliases of each index, by index name.
+        templates: The templates that create indices.
     """
     members: dict[tuple[str, str], list[str]] = {}
     for index, names in sorted(aliases.items()):
@@ -259,13 +261,14 @@ def read_templates(cluster: Cluster) -> Iterator[Template]:
 
 
 def _template(kind: str, name: str, body: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> Template:
-    """Return a template.
+    """Convert the body of a template to a Template, with its patterns, its aliases and its default search pipeline.
 
     Args:
-        kind: Kind of the template.
-        name: Name of the template.
-        body: The template.
-        parts: Objects with settings and aliases. Later parts override earlier ones.
+        kind: The kind of the template: ``index template`` or ``legacy template``.
+        name: The name of the template.
+        body: The body of the template.
+        parts: The objects in the template, and in its component templates, that contain settings and aliases. Later
+            parts override earlier parts.
     """
     aliases = dict.fromkeys(alias for part in parts for alias in part.get("aliases") or {})
     defaults = [

@@ -130,7 +130,8 @@ class SearchPipeline(Resource):
         """Compare the installed processor with the desired processor.
 
         Returns:
-            The state, for example "ok", "missing" or "changed". :meth:`Resource.state` explains all states.
+            For example, "ok" if they are equal, "missing" if the pipeline does not exist, and "changed" if they differ.
+            :meth:`Resource.state` lists all states.
         """
         if self.current is None:
             return "missing"
@@ -163,9 +164,9 @@ class SearchPipeline(Resource):
         remove_processor(self.cluster, self.name)
 
     def rewriting_error(self) -> str:
-        """Make the cluster call the service as the pipeline does, and return the error message.
+        """Check that the service can rewrite searches, with a call from the cluster like the calls of this pipeline.
 
-        A search does not report such an error. It continues without rewriting.
+        A search does not report an error of the service, but continues without rewriting.
 
         Returns:
             The error message, or an empty string if the service answers.
@@ -238,12 +239,15 @@ def without_processor(pipeline: Mapping[str, Any]) -> PipelineBody:
     return {**body, _PROCESSORS: other_processors} if other_processors else body
 
 
-def has_same_processors(copy: Mapping[str, Any], base: Mapping[str, Any]) -> bool:
-    """Return whether a copy has the processors of its base, or was edited by a user since it was made.
+def is_up_to_date(copy: Mapping[str, Any], base: Mapping[str, Any]) -> bool:
+    """Return whether a copy of a search pipeline is up to date with the original.
+
+    The copy is up to date if it has the same processors as the original, apart from Resift's processor. A copy that a
+    user has edited always counts as up to date.
 
     Args:
-        copy: A pipeline that Resift created as a copy.
-        base: The pipeline that it copies.
+        copy: A search pipeline that Resift created as a copy.
+        base: The original pipeline.
     """
     if not _is_unedited(copy):
         return True

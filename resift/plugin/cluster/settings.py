@@ -95,7 +95,11 @@ def accepted_patterns(patterns: Sequence[str], current: Mapping[str, Any]) -> li
 
 
 def trusted_pattern(url: str) -> str:
-    """Return the pattern that matches all addresses of the service."""
+    """Return a regular expression that matches all URLs under the URL of the service.
+
+    Args:
+        url: The URL of the service.
+    """
     parts = urlsplit(url)
     return f"^{parts.scheme}://{re.escape(parts.netloc)}/.*$"
 

@@ -114,13 +114,15 @@ class Target:
     def find_entry(self, model: ModelDescription, graph: bool) -> IndexInfo | None:
         """Find vectors of a model in the index that can be used instead of writing new vectors.
 
+        Vectors that Resift has written are used only if they are stored as requested, with or without an HNSW index.
+        Otherwise Resift can replace them.
+
         Args:
             model: The model.
             graph: Whether the vectors need an HNSW index.
 
         Returns:
-            The description of the vectors, or None if there are none. The result is also None if Resift can replace the
-            vectors and only one of the old and the new vectors has an HNSW index.
+            The description of the vectors, or None if there are no suitable vectors.
         """
         for entry in self.record.known:
             if entry.model != model.hash:
@@ -185,7 +187,14 @@ class Target:
         return self.change_record(lambda record: _begin_filling(record, entry), field)
 
     def switch(self, entry: IndexInfo) -> Target:
-        """Record in the index that searches use the vectors of ``entry``, and return the changed index."""
+        """Record in the mapping of the index that searches use certain vectors.
+
+        Args:
+            entry: The description of the vectors.
+
+        Returns:
+            The changed index.
+        """
         return self.change_record(lambda record: record.with_current(entry))
 
     def change_record(
@@ -213,9 +222,10 @@ class Target:
 
     @cached_property
     def unrecorded_fields(self) -> list[str]:
-        """The names of Resift's vector fields that contain vectors although Resift's record is missing.
+        """The names of Resift's vector fields that contain vectors although the index has no record of them.
 
-        This happens when a client replaces the ``_meta`` of the mapping.
+        The record, a list of the vectors, is in the ``_meta`` of the mapping. It is lost if a client replaces
+        ``_meta``.
         """
         if self.record != IndexRecord.read(self.name, {}):
             return []
@@ -331,8 +341,11 @@ def _check_blocks(name: str, settings: Mapping[str, str]) -> None:
 def check_attachable(target: Target) -> None:
     """Raise BadInput if vectors cannot be added to the documents of an index.
 
-    This is the case if the index does not store the complete ``_source`` of its documents. A document would lose all
-    fields that are not stored.
+    Adding a vector writes the document again from its ``_source``. If the index does not store the whole ``_source``,
+    the other fields of the document would be lost.
+
+    Args:
+        target: The index.
     """
     source = target.mapping.get("_source", {})
     if source.get("enabled") is False:
@@ -344,13 +357,13 @@ def check_attachable(target: Target) -> None:
 
 
 def _begin_filling(record: IndexRecord, entry: IndexInfo) -> IndexRecord:
-    """Return a record of an index which says that vectors are being written.
+    """Return a copy of an index's record that says that new vectors are being written.
 
-    Nothing is stored in the cluster. The given record is not changed.
+    The record is Resift's list of the vectors in the index. It is not stored in the cluster by this function.
 
     Args:
-        record: Resift's record of the index.
-        entry: The description of the vectors.
+        record: The current record. It is not changed.
+        entry: The description of the new vectors.
 
     Raises:
         BadInput: If the vector field already contains vectors of another model.

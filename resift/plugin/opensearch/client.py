@@ -337,8 +337,8 @@ def create_if_missing(client: OpenSearch, index: str, body: Body) -> None:
         body: The settings and mappings of the new index.
 
     Raises:
-        ResiftError: If the request fails, as for :func:`call`. A caller without permission to create indices gets no
-            error if the index exists.
+        ResiftError: If no node answers, or if the cluster refuses the request. A caller without permission to create
+            indices gets no error if the index exists.
     """
     try:
         call(client.indices.create, index=index, body=body)

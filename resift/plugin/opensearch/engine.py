@@ -127,7 +127,14 @@ class OpenSearchEngine(Engine):
         return {name: response[name]["mappings"] for name in sorted(response)}
 
     def info(self, index: str, headers: Headers = None) -> IndexInfo:
-        """Return the description of an index, or a combined description if a name refers to several indices."""
+        """Return the description of an index: its text fields, its vectors and its settings.
+
+        If a name refers to several indices, their descriptions are combined.
+
+        Args:
+            index: The name of an index, alias or data stream, or a pattern.
+            headers: The HTTP headers of the caller.
+        """
         mappings_by_index = self._mappings(index, headers)
         return IndexInfo.combine(index, [_info(name, mapping) for name, mapping in mappings_by_index.items()])
 

@@ -121,17 +121,17 @@ class FailoverTransport(Transport):  # type: ignore[misc]
         raise AssertionError("the loop returns or raises")  # pragma: no cover
 
     def _merge_headers(self, headers: Mapping[str, str] | None) -> dict[str, str]:
-        """Return the HTTP headers for a request: the caller's headers in lower case, and the caller's X-Opaque-Id.
+        """Return the HTTP headers to send with a request.
 
-        opensearch-py writes its own headers in lower case, so the caller's headers replace them. X-Opaque-Id comes from
-        a context variable and not from ``headers``. Resift uses ``headers`` in cache keys, and the id differs for each
-        request.
+        These are the caller's headers in lower case, so that they replace the headers of opensearch-py, and the
+        caller's X-Opaque-Id. This id comes from a context variable. It is not in ``headers``, because ``headers`` is a
+        part of cache keys and the id differs for each request.
 
         Args:
             headers: The caller's headers, or None.
 
         Raises:
-            BadInput: If the caller sends the header Authorization, but requests are signed for AWS.
+            BadInput: If the caller sends an Authorization header, but requests are signed for AWS.
         """
         lowered = {name.lower(): value for name, value in (headers or {}).items()}
         if (id := OPAQUE_ID.get()) is not None:

@@ -27,10 +27,10 @@ def has_source(mapping: Mapping[str, Any]) -> bool:
 def stored_documents(
     client: OpenSearch, indices: Sequence[str], ids: Sequence[str], headers: Headers
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the id and the readable fields of documents in indices without ``_source``.
+    """Yield the ids and the readable fields of documents in indices without ``_source``.
 
-    Fields that the index stores have their values. Other text fields have their analyzed words in order, if the index
-    stores term vectors. A document without either has no fields.
+    A field that the index stores is returned with its value. For any other text field with term vectors, the analyzed
+    words are returned in order. Further fields cannot be read.
 
     Args:
         client: The client of opensearch-py.
@@ -58,7 +58,13 @@ def _term_vectors_request(hit: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _single(values: Sequence[Any]) -> Any:
-    """Return the value of a field as in ``_source``: several texts as lines of a text, and a single value alone."""
+    """Convert the stored values of a field to the form that the field would have in ``_source``.
+
+    Several strings are joined with line breaks. A list of a single value is replaced with the value.
+
+    Args:
+        values: The stored values.
+    """
     if all(isinstance(value, str) for value in values):
         return "\n".join(values)
     return values[0] if len(values) == 1 else list(values)

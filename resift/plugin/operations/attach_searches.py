@@ -94,17 +94,22 @@ class SearchAttachment:
         return self.pipeline in self.pipelines and self.defaults[index] == self.pipeline
 
     def _pipeline_in_use(self) -> str | None:
-        """Return the pipeline of the user that has Resift's processor for this name already, or None."""
+        """Return the name of a user's pipeline that already rewrites the searches of the attached index or alias.
+
+        Returns:
+            The name, or None if there is no such pipeline, or if an index has another default search pipeline.
+        """
         attached = [own for own, pipeline in self.pipelines.items() if self._attached_name(pipeline) == self.name]
         if not {*self.defaults.values()} <= {None, *attached}:
             return None
         return next((own for own in attached if not is_created_by_resift(self.pipelines[own])), None)
 
     def _original_pipeline(self) -> str | None:
-        """Return the pipeline that searches without Resift use.
+        """Return the default search pipeline that the indices have without Resift, or None if they have none.
 
         Raises:
-            BadInput: If it is missing, or if the indices have different pipelines, and ``default`` is True.
+            BadInput: If this pipeline does not exist. Also if the default pipelines are to be changed, but the indices
+                have different default pipelines.
         """
         originals = {*self.originals.values()}
         if self.default and len(originals) > 1:
@@ -136,7 +141,10 @@ class SearchAttachment:
         return bool(self.sharing) or self._belongs_to_other_name(source) or (chosen is None and self._uses_copy())
 
     def _uses_copy(self) -> bool:
-        """Return whether an index or a template uses the copy that Resift has created for this name."""
+        """Return whether an index or a template uses the search pipeline that Resift has created for the attached name.
+
+        Such a pipeline is usually a copy of the original search pipeline, with Resift's processor added.
+        """
         body = self.pipelines.get(self.own_name)
         is_copy = body is not None and is_created_by_resift(body) and self._attached_name(body) == self.name
         return is_copy and bool(uses_of(self.cluster, {self.own_name}, "search pipeline"))
@@ -147,7 +155,14 @@ class SearchAttachment:
         return is_created_by_resift(body) and self._attached_name(body) != self.name
 
     def _attached_name(self, pipeline: Mapping[str, Any] | None) -> str | None:
-        """Return the index name whose searches a pipeline rewrites, or None if it does not rewrite searches."""
+        """Return the name of the index or alias whose searches a pipeline rewrites.
+
+        Args:
+            pipeline: The body of the search pipeline, or None.
+
+        Returns:
+            The name, or None if the pipeline does not rewrite searches.
+        """
         rewriter = Rewriter.read(pipeline)
         return rewriter.index if rewriter else None
 
@@ -211,8 +226,8 @@ class SearchAttachment:
             source: The name of the pipeline that the searches use now, or None.
 
         Raises:
-            BadInput: If the index has a reserved name and therefore needs ``--pipeline``, if another application
-                created a pipeline with the name that Resift would use, or if Resift's processor in the pipeline already
+            BadInput: If Resift cannot create a pipeline for this index because the index has a reserved name, or
+                because a user's pipeline has the name that Resift would use. Also if the chosen pipeline already
                 rewrites the searches of another index or alias.
         """
         if self.pipeline == self.own_name and self.name in RESERVED_NAMES:
@@ -282,10 +297,11 @@ class SearchAttachment:
         return [*lines, *(self.shared.lines() if self.shared else ())]
 
     def _origin(self) -> str:
-        """Return a text for the user that says where the search pipeline comes from.
+        """Describe the origin of the search pipeline, as the end of a sentence for the user.
 
-        The text is empty for an existing pipeline. Otherwise it says that the pipeline is new, or which pipeline it is
-        a copy of, and why a copy is needed.
+        Returns:
+            A text that says that the pipeline is new, or which pipeline it is a copy of and why. Empty for an existing
+            pipeline.
         """
         if self.base is None:
             return "" if self.pipeline in self.pipelines else ", a new pipeline"

@@ -188,8 +188,8 @@ class AttachPlan(Plan):
             stop: A flag to stop early.
 
         Returns:
-            The trained model, or the packaged model if the trained model is not better or if there are too few
-            documents.
+            The trained model. The model that comes with Resift is returned instead if the trained model is not better,
+            or if there are too few documents.
 
         Raises:
             Interrupted: If a stop is requested.
@@ -219,13 +219,18 @@ class AttachPlan(Plan):
     def folder_option(self, model: Model) -> str:
         """Return the command-line option that selects a model, such as " --model news-model".
 
-        The result is empty for the packaged model, which needs no option.
+        The result is empty for the model that comes with Resift, which needs no option.
+
+        Args:
+            model: The model.
         """
         return "" if model.hash == load_model(DEFAULT_MODEL).hash else f" --model {self.options.model or self.out}"
 
 
 class _IndexAttachment:
-    """Adds vectors to the documents of a single index, as a part of an AttachPlan.
+    """Adds vectors to the documents of a single index.
+
+    An AttachPlan, which can add vectors to several indices, creates an instance for each index.
 
     Args:
         plan: The plan for all indices.
@@ -253,7 +258,7 @@ class _IndexAttachment:
         """
         entry, written = self.plan.entry, Written()
         target = self.target.begin(entry, self.model)
-        if not self.plan.is_own_field:
+        if not self.plan.is_users_field:
             report = start_step(self.progress, f"encoding {entry.name}", self.plan.unfilled)
             written = write_vectors(self.engine, self.model, entry, stop, report)
         has_no_vectors = 0 < target.documents <= len(written.refused) + written.remaining
@@ -318,7 +323,7 @@ class _IndexAttachment:
         command = f"resift attach {self.target.name} --vectors --default-pipelines"
         if not self.is_installed:
             return [f"{NOT_INSTALLED}: resift install{self.folder_option} --service URL, then {command}"]
-        if self.plan.is_own_field:
+        if self.plan.is_users_field:
             return []
         if "ingest" not in pipelines:
             return [f"there is no ingest pipeline that could be the default: {command}"]

@@ -27,7 +27,18 @@ _UNSEARCHABLE = re.compile(
 
 @dataclass(frozen=True)
 class AttachOptions:
-    """The options of ``resift attach``, with the same names and meanings as the arguments of :func:`resift.attach`."""
+    """The options of ``resift attach``.
+
+    Attributes:
+        fields: The names of the text fields to encode, or None to choose the text fields that contain sentences.
+        model: The folder of a saved model, or None to train a model on the documents.
+        adapt: Whether to train a model if ``model`` is None. Otherwise, the model that comes with Resift is used.
+        graph: Whether to create an HNSW index for the vectors.
+        field: The name of a ``knn_vector`` field that already contains the vectors of ``model``, or None.
+        out: The folder in which a trained model is saved, or None for ``INDEX-model``.
+        default_pipelines: Whether to rewrite searches that name no search pipeline, and to encode new documents.
+        pipeline: The name of the search pipeline to which Resift's processor is added, or None for ``resift-INDEX``.
+    """
 
     fields: Sequence[str] | None = None
     model: str | None = None
@@ -71,7 +82,7 @@ class IndexPlan:
         new_fields = fields if options.fields or existing is None else ()
         self.entry = target.entry(model, new_fields, own_field, options.graph)
         self.superseded = target.record.superseded_by(self.entry)
-        self.unfilled = 0 if self.is_own_field else target.documents
+        self.unfilled = 0 if self.is_users_field else target.documents
         if existing is not None and self.unfilled:
             self.unfilled = target.count({"bool": {"must_not": [{"exists": {"field": self.entry.vector_field}}]}})
         self.settings: dict[str, str] = {}
@@ -89,8 +100,8 @@ class IndexPlan:
             ]
 
     @property
-    def is_own_field(self) -> bool:
-        """Whether the user, not Resift, created the vector field. Resift writes no vectors to such a field."""
+    def is_users_field(self) -> bool:
+        """Whether the user, and not Resift, created the vector field. Resift writes no vectors to such a field."""
         return not is_ours(self.entry.vector_field)
 
     def to_dict(self) -> dict[str, Any]:
@@ -111,7 +122,7 @@ class IndexPlan:
         """Return the plan as lines of text for the user."""
         lines = [f"{self.target.name}: {self.target.documents} documents"]
         lines.append(f"  texts       {', '.join(self.entry.fields)}")
-        if self.is_own_field:
+        if self.is_users_field:
             lines.append(f"  vectors     existing vectors in {self.entry.vector_field}; no document is changed")
         else:
             lines += self._vector_lines()

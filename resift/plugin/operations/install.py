@@ -106,11 +106,14 @@ class InstallPlan(Plan):
 
 
 def install(url: str, **options: Unpack[InstallationOptions]) -> InstallPlan:
-    """Plan to connect a cluster to the Resift service, by installing templates, scripts, remote models and pipelines.
+    """Plan to connect a cluster to the Resift service.
+
+    The plan creates templates, scripts, remote models and pipelines in the cluster.
 
     Args:
         url: The URLs of the cluster.
-        **options: See :class:`InstallationOptions`.
+        **options: The options of ``resift install``, such as ``service``, the URL of the service. They are described at
+            :class:`InstallationOptions`.
 
     Returns:
         A plan. Nothing is changed until you call its method ``run``.
@@ -147,7 +150,8 @@ def guard(url: str, name: str | None = None, progress: Progress | None = None, s
 
     Args:
         url: The URLs of the cluster.
-        name: The name of the installation. It can be omitted if the cluster has only one installation.
+        name: The name of the installation, which can be chosen with ``resift install --name``. It can be omitted if the
+            cluster has only one installation.
         progress: A function that is called with a remark about each change.
         stop: A flag to end watching. Without it, the function does not return.
 
@@ -233,7 +237,7 @@ def _managed(installed: Managed | None, options: InstallationOptions) -> Managed
 
 
 def find_installation(cluster: Cluster, model: str | None = None) -> Installation | None:
-    """Find a Resift installation in a cluster.
+    """Find a Resift installation in a cluster: the resources that ``resift install`` created there.
 
     If there are several installations, the installation with the default name is preferred, and then the first name in
     alphabetical order.
@@ -383,7 +387,11 @@ class Guard:
         return f"{reason or f'{self.url} does not answer'}: searches go on without it"
 
     def _state(self) -> dict[str, Any] | None:
-        """Return the health check of the service, or None if the service does not answer."""
+        """Request the health check of the service.
+
+        Returns:
+            The JSON response, or None if the service does not answer.
+        """
         try:
             with urlopen(f"{self.url}/healthz", timeout=_SECONDS) as response:
                 state = json.load(response)

@@ -131,6 +131,9 @@ class Plan(ABC):
                 installed.
             stop: A flag to stop early.
 
+        Returns:
+            The result, with lines of text for the user and the values of the JSON output.
+
         Raises:
             Interrupted: If a stop is requested before the end. To continue, plan and run the operation again.
         """
@@ -139,7 +142,17 @@ class Plan(ABC):
 
     @abstractmethod
     def _run(self, progress: Progress, stop: Stop) -> Result:
-        """Execute the plan, as :meth:`run` describes, and return the result."""
+        """Execute the plan.
+
+        Subclasses implement this method. Users call :meth:`run`, which provides default values for the arguments.
+
+        Args:
+            progress: A function that is called with progress reports.
+            stop: A flag to stop early.
+
+        Returns:
+            The result, with lines of text for the user and the values of the JSON output.
+        """
 
     def __str__(self) -> str:
         return "\n".join(self.lines())

@@ -12,7 +12,7 @@ from resift.plugin.cluster.search_pipelines import (
     PipelineBody,
     Rewriter,
     all_pipelines,
-    has_same_processors,
+    is_up_to_date,
     original_default,
     original_pipeline,
     read_rewriters,
@@ -45,7 +45,7 @@ def search_rows(cluster: Cluster) -> Iterator[StatusRow]:
 def _copy_rows(pipelines: Mapping[str, PipelineBody], rewriters: Mapping[str, Rewriter]) -> Iterator[StatusRow]:
     for name, rewriter in rewriters.items():
         base = pipelines.get(rewriter.base or "")
-        if base is not None and not has_same_processors(pipelines[name], base):
+        if base is not None and not is_up_to_date(pipelines[name], base):
             state = f"is a copy of {rewriter.base}, which has changed since"
             yield StatusRow("search pipeline", name, state, f"resift attach {shlex.quote(rewriter.index)}")
 

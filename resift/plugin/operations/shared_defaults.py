@@ -65,17 +65,23 @@ class SharedDefaults:
 
     @property
     def names(self) -> list[str]:
-        """Names of groups, and a list of indices, that could be attached instead so that no searches are lost."""
+        """Names to attach instead, so that no searches lose their default search pipeline.
+
+        These are the aliases, data streams and patterns whose searches would lose it, and a comma-separated list of all
+        indices that must be attached together.
+        """
         together = searched_together(self.all_groups, self.indices, self.before)
         names = [change.group.name for change in self.lost]
         return list(dict.fromkeys([*names, ",".join(sorted(together))]))
 
     def error(self, name: str, own_pipeline: str, together: Sequence[str]) -> BadInput:
-        """Return the error for searches that would lose their default pipeline.
+        """Return the error for searches that would lose their default search pipeline.
+
+        The message suggests commands that avoid this.
 
         Args:
-            name: The name to attach.
-            own_pipeline: The pipeline that Resift creates for this name.
+            name: The name of the index or alias to attach.
+            own_pipeline: The name of the pipeline that Resift creates for this index or alias.
             together: Names that can be attached instead.
         """
         change = self.lost[0]
