@@ -20,7 +20,6 @@ from resift.errors import ResiftError
 from resift.query.limits import MAX_DEPTH, MAX_QUERY_VALUES
 from resift.reranker import api, collector, reviews_api
 from resift.reranker.access.keys import OPEN, SCOPES, scope_of
-from resift.reranker.api import MAX_CONTAINERS, MAX_VALUES
 from resift.reranker.collector import MAX_ITEM_BYTES, MAX_ITEMS, MAX_ITEMS_PER_MINUTE
 from resift.reranker.request_bodies import (
     BatchRequest,
@@ -34,6 +33,7 @@ from resift.reranker.request_bodies import (
 )
 from resift.schema import fields_of, schema_of, without_links
 from resift.service.config import Config
+from resift.strict_json import MAX_CONTAINERS, MAX_VALUES
 from resift.version import __version__
 
 Schema = dict[str, Any]

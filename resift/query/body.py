@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from base64 import b64decode
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from resift.errors import BadInput
 from resift.query.dsl import Body
 from resift.query.kinds import HYBRID_KIND
 from resift.query.text import text_of
 from resift.query.tree import HybridClause, as_list, parse_clause
+from resift.query.wrappers import decode_wrapper
 
 _MATCH_ALL: Body = {"match_all": {}}
 # Options of ``bool`` that OpenSearch fills in, with the value that changes nothing.
@@ -189,14 +189,16 @@ def _restored_ext(ext: Any) -> Body:
 def _opened_wrapper(query: Any) -> Body:
     """Decode a query in a ``wrapper`` clause. Such a clause contains a query as base64-encoded JSON.
 
+    A clause that OpenSearch may refuse or read differently stays as it is, so that OpenSearch decides.
+
     Returns:
         ``{"query": …}`` with the decoded query, or {} if the query is not a ``wrapper`` clause or cannot be decoded.
     """
     wrapper = query.get("wrapper") if isinstance(query, Mapping) and len(query) == 1 else None
-    if not isinstance(wrapper, Mapping) or not isinstance(wrapper.get("query"), str):
+    if not isinstance(wrapper, Mapping) or wrapper.keys() != {"query"} or not isinstance(wrapper["query"], str):
         return {}
     try:
-        opened = json.loads(b64decode(wrapper["query"], validate=True))
-    except (ValueError, RecursionError):
+        opened = decode_wrapper(wrapper["query"])
+    except BadInput:
         return {}
     return {"query": opened} if isinstance(opened, dict) else {}

@@ -6,13 +6,12 @@ index is served, too.
 
 from __future__ import annotations
 
-import json
-from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from resift.errors import BadInput
-from resift.query.limits import Contents, check_brackets, contents_of
+from resift.query.limits import Contents, contents_of
+from resift.query.wrappers import decode_wrapper
 
 # OpenSearch looks for an indexed shape in this index if the clause names none.
 _SHAPES_INDEX = "shapes"
@@ -29,7 +28,7 @@ def named_indices(contents: Contents) -> Iterator[str]:
         contents: The contents of the body.
 
     Raises:
-        BadInput: A part of the body hides queries: a ``wrapper`` without JSON, or the template of a query.
+        BadInput: A part of the body hides queries: a ``wrapper`` without strict JSON, or the template of a query.
 
     >>> body = {"bool": {"must": {"terms": {"id": {"index": "lists", "id": "1", "path": "ids"}}}}}
     >>> list(named_indices(contents_of("query", body)))
@@ -45,7 +44,7 @@ def named_indices(contents: Contents) -> Iterator[str]:
                     raise BadInput(f"{key} with a template hides the query", value=key, expected="a query")
                 yield from _looked_up(key, value)
                 if key == "wrapper" and isinstance(value, Mapping) and "query" in value:
-                    pending.append(contents_of("wrapper", _opened(value)))
+                    pending.append(contents_of("wrapper", decode_wrapper(value["query"])))
 
 
 # Keys of the parts of a body that name an index, or hide a query.
@@ -95,26 +94,3 @@ def _is_template(key: str, value: Any) -> bool:
     if key == "ml_inference":
         return "query_template" in value
     return key == "collate" and isinstance(value.get("query"), Mapping)
-
-
-def _opened(wrapper: Mapping[str, Any]) -> Any:
-    """Decode the query in a ``wrapper`` clause. Such a clause contains a query as base64-encoded JSON.
-
-    Args:
-        wrapper: The settings of the clause. The encoded query is under the key ``query``.
-
-    Raises:
-        BadInput: The query is not base64-encoded JSON, or its brackets are nested too deeply.
-    """
-    try:
-        text = b64decode(wrapper["query"], validate=True)
-        check_brackets("wrapper", text.decode("utf-8", "replace"))
-        return json.loads(text)
-    except BadInput:
-        raise
-    except (ValueError, TypeError, RecursionError):
-        raise BadInput(
-            "malformed wrapper query",
-            value=wrapper,
-            expected='base64 of JSON; for a field of this name {"match": {"wrapper": TEXT}}',
-        ) from None

@@ -7,11 +7,9 @@ file ``openapi.json`` describes the whole API.
 from __future__ import annotations
 
 import json
-import math
 from base64 import b64encode
-from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -23,7 +21,7 @@ from werkzeug.exceptions import RequestEntityTooLarge
 from resift import schema
 from resift.contracts.search_options import SearchRequest
 from resift.encoders.model import Model
-from resift.errors import BadInput, MalformedJson, ModelNotFound, TextTooLong, UnsupportedMediaType
+from resift.errors import BadInput, MalformedJson, ModelNotFound, UnsupportedMediaType
 from resift.feedback.judgements import GRADES, collect_marks
 from resift.plugin.opensearch.documents import prepare_body
 from resift.reranker.access.requests import count_rewrite, count_search, current_caller, engine_headers
@@ -41,20 +39,12 @@ from resift.rewriting.outcome import Outcome
 from resift.service.bodies import Search
 from resift.service.search_service import SearchService, session_summary
 from resift.sessions.sessions import MAX_QUERY
+from resift.strict_json import check_json_size, parse_strict
 
 api = Blueprint("api", __name__, url_prefix="/v1")
 S = TypeVar("S", bound=msgspec.Struct)
 late_log = LateLog()
 
-# A limit in bytes does not bound the work of a request: a list of empty texts is short but has a long response, and a
-# small body can contain a million lists.
-MAX_VALUES = 500_000
-"""Values in a JSON body, including lists and objects."""
-MAX_CONTAINERS = 100_000
-"""Lists and objects in a JSON body. They need more memory than other values."""
-_DELIMITERS = (b",", b"[", b"{")
-_CHUNK_SIZE = 2**20
-"""Bytes of a JSON body that are counted at once."""
 _TRUNCATED_FIELDS = ("input", "documents")
 """Fields of request bodies whose length is checked by :func:`texts`, since the request may ask to cut them."""
 
@@ -143,10 +133,10 @@ def _json_value(data: bool, kind: type, expected: str, raw: bytes | None = None)
         MalformedJson: The body is not JSON, or has another type.
     """
     raw = _raw_body() if raw is None else raw
-    check_json_size(raw)
+    check_json_size("body", raw)
     excerpt = raw[:100].decode("utf-8", "replace")
     try:
-        body = _parsed_fast(raw) if data else _parsed(raw)
+        body = _parsed_fast(raw) if data else parse_strict("body", raw)
     except (ValueError, RecursionError) as error:
         if isinstance(error, MalformedJson):
             raise
@@ -194,32 +184,7 @@ def _parsed_fast(raw: bytes) -> Any:
     try:
         return orjson.loads(raw)
     except orjson.JSONDecodeError:
-        return _parsed(raw)
-
-
-def _parsed(raw: bytes) -> Any:
-    return json.loads(
-        raw, parse_constant=_refuse_number, parse_float=_finite, object_pairs_hook=_object_without_duplicates
-    )
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    # 1e400 is valid JSON, but would be sent to the engine as null. {"gte": null} has no limit.
-    return number if math.isfinite(number) else _refuse_number(digits)
-
-
-def _refuse_number(name: str) -> NoReturn:
-    raise MalformedJson(f"the body contains the number {name[:100]}", value=name[:100], expected="finite numbers")
-
-
-def _object_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    parsed = dict(pairs)
-    if len(parsed) < len(pairs):
-        duplicate = Counter(key for key, _ in pairs).most_common(1)[0][0]
-        message = f"an object contains the key {duplicate!r} twice"
-        raise MalformedJson(message, value=duplicate, expected="each key once")
-    return parsed
+        return parse_strict("body", raw)
 
 
 def texts(name: str, value: str | Sequence[str | TextObject | None], truncate: bool) -> list[str]:
@@ -261,56 +226,6 @@ def check_model(requested: str | None, model: Model) -> None:
             value=requested,
             expected=f"{model.name} | {model.hash}",
         )
-
-
-def check_json_size(raw: bytes) -> None:
-    """Check that a JSON text does not contain too many values.
-
-    The text is checked before it is parsed, because the parsed values can need 50 times the memory of the text.
-
-    Args:
-        raw: The JSON text.
-
-    Raises:
-        TextTooLong: The text contains too many values, lists or objects.
-    """
-    # The first count includes delimiters within strings. It is fast, and almost always low enough.
-    if not _fits(*(raw.count(delimiter) for delimiter in _DELIMITERS)):
-        counts = _count_outside_strings(raw)
-        if not _fits(*counts):
-            values, containers = sum(counts), sum(counts[1:])
-            raise TextTooLong(
-                f"the body has {values} values, including {containers} lists and objects",
-                value=values,
-                expected=f"at most {MAX_VALUES} values, and {MAX_CONTAINERS} lists and objects",
-            )
-
-
-def _fits(commas: int, lists: int, objects: int) -> bool:
-    return commas + lists + objects <= MAX_VALUES and lists + objects <= MAX_CONTAINERS
-
-
-def _count_outside_strings(raw: bytes) -> list[int]:
-    """Count the commas, opening brackets and opening braces of a JSON text, except inside strings.
-
-    The counts are used to estimate the number of values before the text is parsed.
-
-    Args:
-        raw: The JSON text.
-
-    Returns:
-        The three counts, in this order.
-    """
-    # Escaped backslashes are replaced first, since the second backslash of a pair does not escape a quotation mark.
-    plain = raw.replace(b"\\\\", b"__").replace(b'\\"', b"__")
-    counts, inside = [0] * len(_DELIMITERS), False
-    for start in range(0, len(plain), _CHUNK_SIZE):
-        chunk = np.frombuffer(plain, np.uint8, min(_CHUNK_SIZE, len(plain) - start), start)
-        in_string = np.logical_xor.accumulate(chunk == ord('"')) ^ inside
-        inside = bool(in_string[-1])
-        outside = chunk[~in_string].tobytes()
-        counts = [count + outside.count(delimiter) for count, delimiter in zip(counts, _DELIMITERS, strict=True)]
-    return counts
 
 
 @api.post("/embeddings")

@@ -24,7 +24,7 @@ from resift.encoders import late_interaction
 from resift.encoders.late_interaction import LateInteraction, ScoringParameters
 from resift.errors import TextTooLong
 from resift.reranker import Config, create_app
-from resift.reranker.api import MAX_CONTAINERS, MAX_VALUES, check_json_size
+from resift.strict_json import MAX_CONTAINERS, MAX_VALUES, check_json_size
 
 FIELDS = {
     "embeddings": {"input": "fire"},
@@ -79,11 +79,11 @@ def test_a_body_of_many_values_is_refused_before_it_is_parsed(plain: FlaskClient
 
 
 def test_only_what_stands_outside_of_texts_is_counted() -> None:
-    check_json_size(json.dumps(["[{," * MAX_VALUES, 'a "quoted" , \\" [' * MAX_CONTAINERS]).encode())
-    check_json_size(b"[" + b"0," * (MAX_VALUES - 2) + b"0]")
+    check_json_size("body", json.dumps(["[{," * MAX_VALUES, 'a "quoted" , \\" [' * MAX_CONTAINERS]).encode())
+    check_json_size("body", b"[" + b"0," * (MAX_VALUES - 2) + b"0]")
     for raw in (b"[" + b"0," * MAX_VALUES + b"0]", b"[" + b"[]," * MAX_CONTAINERS + b"0]", b'["\\"",' + b"{" * 10**6):
         with pytest.raises(TextTooLong, match="values, including"):
-            check_json_size(raw)
+            check_json_size("body", raw)
 
 
 def nested(depth: int, kind: str) -> dict[str, Any]:

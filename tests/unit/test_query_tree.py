@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from resift.query.limits import (
     check_limits,
     contents_of,
 )
+from resift.query.lookups import named_indices
 from resift.query.text import text_of
 from resift.query.tree import Clause, FieldClause, SparseClause, VectorClause, parse_clause
 
@@ -391,3 +393,54 @@ def test_brackets_are_limited() -> None:
     for text in ("(" * (MAX_DEPTH + 1), ")" * 50 + "[" * (MAX_DEPTH + 1), "({[" * 40):
         with pytest.raises(BadInput, match="levels deep"):
             check_brackets("query", text)
+
+
+# ---- queries in base64
+
+
+def wrapped(text: str | bytes) -> dict[str, Any]:
+    """Return a ``wrapper`` clause that contains a text."""
+    raw = text if isinstance(text, bytes) else text.encode()
+    return {"wrapper": {"query": b64encode(raw).decode()}}
+
+
+FILTERED = '{"bool": {"must": {"match": {"text": "fire"}}, "filter": {"range": {"price": {"gte": %s}}}}}'
+
+
+def test_a_wrapped_query_is_opened() -> None:
+    body = {"query": wrapped(FILTERED % 5), "size": 3}
+    assert parse(body).body == {"query": json.loads(FILTERED % 5), "size": 3}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        FILTERED % "1e999",
+        FILTERED % "NaN",
+        FILTERED % "-Infinity",
+        FILTERED % '5, "gte": 50',
+        json.dumps({"terms": {"n": [{}] * 200_000}}),
+        json.dumps({"terms": {"n": [1] * 600_000}}),
+        '{"bool": {"must": [' * 60 + "{}" + "]}}" * 60,
+        (FILTERED % 5).encode("utf-16"),
+        b"\xbf\x61a\x01\xff",  # CBOR, which OpenSearch also accepts
+        "{",
+        "[]",
+    ],
+    ids=["huge", "nan", "infinity", "key twice", "objects", "values", "deep", "utf-16", "cbor", "cut", "list"],
+)
+def test_a_wrapped_query_that_opensearch_may_read_differently_stays_as_it_is(text: str | bytes) -> None:
+    body = {"query": wrapped(text)}
+    assert parse(body).body is body
+
+
+def test_a_wrapper_with_unknown_options_stays_as_it_is() -> None:
+    body = {"query": {"wrapper": {**wrapped(FILTERED % 5)["wrapper"], "boost": 2}}}
+    assert parse(body).body is body
+
+
+@pytest.mark.parametrize("text", [FILTERED % "1e999", FILTERED % '5, "gte": 50', json.dumps({"n": [{}] * 10**5})])
+def test_a_wrapped_query_follows_the_rules_for_bodies(text: str) -> None:
+    contents = contents_of("query", wrapped(text))
+    with pytest.raises(BadInput, match=r"finite numbers|each key once|values, including"):
+        list(named_indices(contents))
