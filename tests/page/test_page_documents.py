@@ -34,6 +34,15 @@ def test_tags_are_not_shown(page: Page) -> None:
     assert found == ["bush ", "<mark>fire</mark>", " x 3 < 4"]
 
 
+def test_long_texts_of_markup_are_cleaned_in_linear_time(page: Page) -> None:
+    """A function that takes quadratic time would exceed the browser's time limit for scripts."""
+    page.open()
+    body = "const text = piece.repeat(size / piece.length); plain(text); highlighted(text)"
+    script = f"import('./static/dom.js').then(({{ plain, highlighted }}) => {{ {body}; done('done') }})"
+    for piece in ('="', "<a ", "<em>", "\ue000", "<!--", "&lt;"):
+        assert page.run_async(f"const [piece, size, done] = arguments; {script}", piece, 600_000) == "done"
+
+
 def test_html_in_any_field_is_no_element(page: Page) -> None:
     page.open(q=f"fire {SCRIPT}", index="odd", drawer=1)
     title = page.run("return document.querySelector(arguments[0]).textContent", "#right .card h3")

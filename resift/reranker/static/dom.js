@@ -36,9 +36,9 @@ const ENTITIES = { lt: "<", gt: ">", amp: "&", quot: '"', apos: "'", nbsp: " " }
 const unescaped = (text) => text.replace(/&(?:#(?:x([\da-f]{1,5})|(\d{1,6}))|([a-z]{2,4}));/gi, (one, hex, number, name) =>
   name ? ENTITIES[name.toLowerCase()] ?? one : String.fromCodePoint(hex ? parseInt(hex, 16) : number));
 
-// HTML tags in documents. Other text between < and > is kept.
+// HTML tags in documents. Other text between < and > is kept. The expressions of this file take linear time.
 const NAME = "(?:[abipqsu]|[bh]r|blockquote|center|code|d[dlt]|div|em|font|h\\d|i?frame|img|li|[ou]l|section|small|span|strong|su[bp]|t[dhr]|table|tbody|thead)";
-const TAG = new RegExp(`<(script|style)\\b.*?(?:</\\1>|$)|<!--.*?(?:-->|$)|</?${NAME}(?:[\\s/][^<>]*)?(?:>|$)|^[^<>]*=["'][^<>]*["'/]>`, "gis");
+const TAG = new RegExp(`<(script|style)\\b.*?(?:</\\1>|$)|<!--.*?(?:-->|$)|</?${NAME}(?:[\\s/][^<>]*)?(?:>|$)|^(?=[^<>]*["'/]>)[^<>]*?=["'][^<>]+>`, "gis");
 // Inline tags, which do not separate words.
 const WITHIN = /^<\/?(?:[abiqsu]|em|font|small|span|strong|su[bp])\b/i;
 
@@ -49,7 +49,7 @@ export const plain = (text) => unescaped(text.replace(TAG, (tag) => WITHIN.test(
 export function highlighted(fragment) {
   // The tags <em> are replaced by private characters, which are removed within tags of the document.
   const text = unescaped(fragment.replace(/<(\/?)em>/g, (_, end) => end ? "\ue001" : "\ue000")).replace(/<[^<>]*>/g, (tag) => tag.replace(/[\ue000\ue001]/g, ""));
-  return plain(text).split(/\ue000(.*?)\ue001/s).map((part, at) => at % 2 ? element("mark", {}, cut(part, 200)) : cut(part, 200));
+  return plain(text).split(/\ue000([^\ue000\ue001]*)\ue001/).map((part, at) => at % 2 ? element("mark", {}, cut(part, 200)) : cut(part, 200));
 }
 
 /** Cut a text to a maximum number of characters. */
