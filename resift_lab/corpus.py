@@ -192,7 +192,7 @@ class DocumentFrequencies:
 
     Attributes:
         documents: The number of texts in the corpus.
-        frequency: The number of texts that contain a word, by word.
+        frequency: For each word, the number of texts that contain it.
     """
 
     documents: int

@@ -27,13 +27,13 @@ def fingerprints(queries: Sequence[str]) -> list[str]:
 
 
 def joined_fingerprints(queries: Sequence[str]) -> str:
-    """Join the fingerprints of queries into a string that can be stored in ``info["seen"]`` of a model.
+    """Hash queries, and join the hashes into a string that can be stored in ``info["seen"]`` of a model.
 
     Args:
-        queries: The texts of the queries, see :func:`fingerprints`.
+        queries: The texts of the queries.
 
     Returns:
-        The distinct fingerprints, sorted and joined.
+        The distinct fingerprints (hashes of 12 hexadecimal digits), sorted and joined.
     """
     return "".join(sorted(set(fingerprints(queries))))
 

@@ -230,10 +230,10 @@ def index(index: str, judged: str, knn: int | None, engine: str, model: str, as_
 
     Every query is searched as the service would search it, without a session. Queries and relevance judgements are
     read from a folder DIR in BEIR's layout (queries.jsonl and qrels.tsv), or from a FILE with a judgement list of the
-    Search Relevance Workbench. Both name documents by their ids in INDEX.
+    Search Relevance Workbench. Both refer to documents by their ids in INDEX.
 
-    The searches use the model that INDEX was attached with, if its folder is in the working directory. --model selects
-    another model.
+    If 'resift attach' added vectors to INDEX, the searches use the model that computed these vectors, provided that its
+    folder is in the working directory. --model selects another model.
     """
     from resift_lab.evaluation.data import read_judgements
     from resift_lab.evaluation.judged_search import evaluate as measure

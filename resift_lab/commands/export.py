@@ -65,9 +65,9 @@ def judgments_command(source: JudgedSource, from_ubi: bool, index: str, format_:
     A user may judge a document several times, and several users may judge the same document. The grades of each query
     and document are therefore added up, over all sessions or, with --from-ubi, over all clients.
 
-    In a judgement list of the Workbench, the rating of a document is the sum of its grades, but at least 0. In the
-    other formats, the relevance is 2 for a sum of 0.75 or more, 1 for a smaller sum above 0, and otherwise 0. There,
-    queries are numbered, and topics.tsv or queries.jsonl contains their texts.
+    In a judgement list of the Search Relevance Workbench, the rating of a document is the sum of its grades, but at
+    least 0. In the other formats, the relevance is 2 for a sum of 0.75 or more, 1 for a smaller sum above 0, and
+    otherwise 0. These formats number the queries, and the file topics.tsv or queries.jsonl contains their texts.
     """
     from resift_lab.evaluation.judged_collection import sum_grades
 
@@ -125,8 +125,8 @@ def _nothing_judged(index: str) -> BadInput:
 def query_set_command(source: JudgedSource, from_ubi: bool, index: str, with_sessions: bool, out: str | None) -> None:
     """Export the queries with judgements as a query set of the Search Relevance Workbench.
 
-    Queries that the Workbench rejects are skipped. They contain quotes, backslashes or one of the characters < > # :,
-    or have more than 2,000 characters.
+    The Workbench rejects queries that contain a quote, a backslash or one of the characters < > # :, and queries with
+    more than 2,000 characters. These queries are skipped.
     """
     with engine_at(source.engine) as engine:
         engine.info(index)

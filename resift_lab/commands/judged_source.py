@@ -32,7 +32,8 @@ class JudgedSource:
     only a cluster has.
 
     Attributes:
-        engine: The address of the engine with the documents: a cluster, or the file of the embedded engine.
+        engine: The address of the engine with the documents: the URL of a cluster, or the SQLite file of the embedded
+            engine, which runs without a server.
         store: The address of the store with the sessions.
     """
 
@@ -45,8 +46,8 @@ class JudgedSource:
         Args:
             engine: The engine with the index.
             index: The name of the index.
-            from_ubi: True to derive judgements from the clicks in the UBI log, False to read the judgements of
-                sessions.
+            from_ubi: True to derive judgements from the clicks in the log of User Behavior Insights (UBI), False to
+                read the judgements of sessions.
 
         Returns:
             A pair for each judgement: the id of the session (or of the client in the UBI log), and the judgement.

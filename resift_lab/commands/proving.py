@@ -236,7 +236,7 @@ def observations(
         events_by_client: The events of each client, by the id of the client.
         log: The queries and documents of the log, and the settings of the replay.
         search: The search to run, with and without the client's session.
-        skipped: Counters of clicks that cannot be replayed, which are increased in place.
+        skipped: Counters of clicks that cannot be replayed, which are incremented in place.
         progress: A function that is called with the number of finished clients and the total number.
 
     Yields:
@@ -281,12 +281,14 @@ def live_trial(index: str, action: str | float, url: str, store: str) -> TrialRe
 
 
 class ReplayedSearch:
-    """A search of an index, with and without a session, that gives the same hits as the service.
+    """A search of an index, with and without a session, that gives the same hits as Resift's service.
+
+    In a session, the documents that a client judged or clicked before change the ranking.
 
     Args:
         engine: The engine with the index.
-        model: A model or its folder. None means the service's model, or the model of an index that Resift was attached
-            to.
+        model: A model or its folder. None means the service's model. For an existing index to which ``resift attach``
+            added vectors, None means the model that computed these vectors.
         index: The name of the index.
         body: The search body, with ``%SearchText%`` in place of the query's text. None means the search of
             ``/v1/search``.
@@ -326,10 +328,10 @@ class ReplayedSearch:
         return without, with_session
 
     def count_unstable(self) -> tuple[int, int]:
-        """Repeat the earlier searches without a session, and count those whose ranking is different this time.
+        """Repeat the earlier searches without a session, and count how many rankings change.
 
         Returns:
-            The number of repeated searches, and the number of them with a different ranking.
+            The number of repeated searches, and the number of searches whose ranking is different this time.
         """
         again = [self._ids([self._body(text, None)])[0] for text in self.rankings]
         return len(again), sum(first != second for first, second in zip(self.rankings.values(), again, strict=True))

@@ -20,7 +20,8 @@ from resift.errors import BadInput, ModelNotFound
 def reranker_group() -> None:
     """Put a trained reranker into service, or take it out of service.
 
-    The service reads the reranker from the folder in RESIFT_RERANKER. The default is the folder 'reranker'.
+    The service reads the reranker from the folder that the environment variable RESIFT_RERANKER names, by default
+    'reranker'.
     """
 
 
@@ -38,7 +39,7 @@ def use_reranker(source: str, indices: tuple[str, ...]) -> None:
     """Put the trained reranker in DIR into service.
 
     The service reads the reranker when it starts. Indices are not changed. A warning is printed if the reranker was
-    evaluated with another model than the service searches with (RESIFT_MODEL).
+    evaluated with a model that is not the service's model (RESIFT_MODEL).
     """
     settings = service_settings()
     folder = settings.reranker
@@ -99,7 +100,7 @@ def reranker_warnings(reranker: LateInteraction, model_hash: str) -> list[str]:
         list.
     """
     if "better" not in _training_report(reranker):
-        return ["the reranker was not evaluated on held-back queries"]
+        return ["the reranker was not evaluated on held-out queries"]
     evaluated_with = reranker.info.get("beside")
     if evaluated_with != model_hash:
         return [

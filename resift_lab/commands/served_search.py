@@ -61,7 +61,7 @@ class IndexSearch:
     Args:
         engine: The engine with the index.
         info: A description of the index. The attribute ``info`` may be replaced later, for example to change the
-            tuning.
+            ranking constants.
         similarity: The similarity of the index's vectors, ``cosine`` or ``jaccard``.
         idf: A function that returns the inverse document frequency of a word.
         positions: The position of each document of the test collection, by document id. Documents with other ids are
@@ -132,9 +132,9 @@ class IndexSearch:
 
 
 class ServedSearch(IndexSearch):
-    """A search of a new, temporary index that gives the same hits as the service.
+    """A search of a new, temporary index that gives the same hits as Resift's service.
 
-    Creating the object indexes the documents in an embedded engine in memory.
+    Creating the object indexes the documents in memory, in an embedded engine (a search engine without a server).
 
     Args:
         documents: The texts of the N documents.

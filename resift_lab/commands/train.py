@@ -102,7 +102,7 @@ def _train_labelled(options: RoBoewOptions, file: str, out: str, vectors: str) -
     with progress_bar("training") as progress:
         model, summary = fit(texts, labels, load_vectors(vectors), options, progress, checkpoint)
     lines = _summary_lines(summary, time.perf_counter() - started)
-    # "better" is None if no document was held back for evaluation. The model is saved in this case, too.
+    # "better" is None if no document was held out for evaluation. The model is saved in this case, too.
     save = summary["better"] is not False
     if save:
         model.table = quantized(model.table)
@@ -111,7 +111,7 @@ def _train_labelled(options: RoBoewOptions, file: str, out: str, vectors: str) -
     checkpoint.unlink(missing_ok=True)
     click.echo("\n".join(lines))
     if options.validation and summary["better"] is None:
-        click.echo("warning: no class has two documents, so none was held back to evaluate the training", err=True)
+        click.echo("warning: no class has two documents, so none was held out to evaluate the training", err=True)
     if not save:
         click.echo(f"warning: no better than without training; nothing was written to {out}", err=True)
         sys.exit(PROBLEMS_FOUND)
@@ -123,6 +123,6 @@ def _summary_lines(summary: dict[str, Any], seconds: float) -> list[str]:
         f"{summary['epochs']} epochs, {seconds:.0f} s"
     ]
     if summary["map11"]:
-        lines.append(f"mAP of {summary['held_back']} documents held back from a first training:")
+        lines.append(f"mAP of {summary['held_back']} documents held out from a first training:")
         lines += [f"  {name:10}{100 * value:6.2f}" for name, value in summary["map11"].items()]
     return lines

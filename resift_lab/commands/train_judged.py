@@ -123,7 +123,7 @@ def reranker_command(
 
 @dataclass(frozen=True)
 class _QuerySource:
-    """The options of ``resift train reranker`` that say where the judged queries come from and how to divide them."""
+    """The options of ``resift train reranker`` for the source of the judged queries and their division into parts."""
 
     folder: str | None
     of_sessions: str | None
@@ -255,7 +255,7 @@ def _mixed(vectors: WeightedVectors, documents: list[str], spelling: tuple[int, 
             words.
 
     Returns:
-        The table, see :func:`resift_lab.vectors.mixture.mix_vectors`.
+        The combined table.
     """
     tables = [load_vectors(name) for name, _ in vectors]
     idf = DocumentFrequencies.from_texts(documents)
@@ -267,7 +267,7 @@ def _report_lines(report: dict[str, Any], seconds: float) -> list[str]:
 
     parts = report["queries"]
     lines = [
-        f"{parts['train']} queries to train, {parts['validation']} to choose, {parts['test']} held back; "
+        f"{parts['train']} queries to train, {parts['validation']} to choose, {parts['test']} held out; "
         f"{report['epochs']} epochs, alpha {report['alpha']:g}, {seconds:.0f} s",
         f"{report['judges']} {report['judged_on']} queries".ljust(22) + "".join(f"{m:>10}" for m in MEASURES),
     ]

@@ -86,8 +86,8 @@ def queries_command(out: str, as_json: bool, **options: Any) -> None:
     cached in OUT.teacher, so that an interrupted training can continue. With --index, the documents' own vectors are
     used as well. Then 'resift attach INDEX --vectors --model OUT' lets searches use the trained model.
 
-    A part of the documents is held back for evaluation. If training makes the result worse, the teacher's vectors of
-    single words are used unchanged. The held-back documents also choose the weight of the vectors in searches, which is
+    A part of the documents is held out for evaluation. If training makes the result worse, the teacher's vectors of
+    single words are used unchanged. The held-out documents also choose the weight of the vectors in searches, which is
     0 if searches with the vectors are not better. Needs the extra 'lab'.
     """
     started, cache = time.perf_counter(), Path(f"{out.rstrip('/')}.teacher")
@@ -165,8 +165,8 @@ def _encoder(
     """Return a function that encodes texts with the teacher, the model whose vectors are imitated.
 
     Args:
-        name: The value of ``--teacher``: the folder of a model, the URL of an endpoint, or a model that is deployed in
-            a cluster.
+        name: The value of ``--teacher``: the folder of a model, the URL of an endpoint, or ``opensearch:ID`` for a
+            model that is deployed in a cluster.
         engine: The cluster, or None if the teacher is not deployed in a cluster.
         model: The name of the model at the endpoint, or None.
 
@@ -228,11 +228,11 @@ def _report_lines(evaluation: dict[str, Any], seconds: float) -> list[str]:
     """
     heads = ("untrained", "trained", "teacher")
     values = "".join(f"{evaluation[f'mrr_{key}']:11.3f}" for key in ("before", "after", "teacher"))
-    held_back = f"({evaluation['held_back']} documents held back; p {evaluation['p']:.4f})"
+    held_out = f"({evaluation['held_back']} documents held out; p {evaluation['p']:.4f})"
     return [
         f"{evaluation['documents']} documents, {evaluation['texts']} texts, {evaluation['words']} words, "
         f"{seconds:.0f} s",
-        f"{'':21}{''.join(f'{head:>11}' for head in heads)}   {held_back}",
+        f"{'':21}{''.join(f'{head:>11}' for head in heads)}   {held_out}",
         f"{'mean reciprocal rank':21}{values}",
         f"cosine with the teacher's queries, after subtracting the mean: {evaluation['cosine']:.3f}",
         f"weight of these vectors in searches (alpha) {evaluation['alpha']:.2f}: {evaluation['why']}",

@@ -47,9 +47,9 @@ def self_command(
     The result is a model that averages word vectors or, with '--set codewords=K', a bag-of-embedded-words model (BoEW).
     A higher '--set temperature=T' suits documents on broader subjects.
 
-    Some documents are excluded from training. They serve to evaluate the result, and to choose the weight of the
-    vectors. The model is written only if searches with the adapted vectors find these documents better than searches by
-    the text alone and searches with the original vectors. Otherwise the exit status is 3. Needs the extra 'lab'.
+    Some documents are held out from training. They serve to evaluate the result, and to choose the weight of the
+    vectors. The model is written only if searches with the adapted vectors rank these documents better than searches by
+    BM25 alone and searches with the original vectors. Otherwise the exit status is 3. Needs the extra 'lab'.
     """
     source, options = Files(files), AdaptOptions(seed=seed, **settings)
     started = time.perf_counter()

@@ -228,7 +228,7 @@ def _store(engine: Engine, info: IndexInfo, choice: Choice, units: str) -> Tunin
         engine: The engine with the index.
         info: A description of the index.
         choice: The chosen constants and their evaluation.
-        units: What the evaluation compared, for the explanation, such as "queries, residual nDCG@10".
+        units: A description of the evaluated values for the explanation, such as "queries, residual nDCG@10".
 
     Returns:
         The constants that the index now has, and an explanation.

@@ -44,7 +44,7 @@ _SENTENCES = 100_000
 
 @click.group(epilog="Example: resift vectors train corpus.jsonl --out own-vectors")
 def vectors() -> None:
-    """Create tables of word vectors: train, convert, distil, mix, refine or export word vectors."""
+    """Train, convert, distil, mix, refine or export word vectors."""
 
 
 def _document_frequencies(files: tuple[str, ...]) -> DocumentFrequencies | None:
@@ -113,8 +113,8 @@ def convert_command(file: str, limit: int | None, files: tuple[str, ...], out: s
 def export_command(source: str, out: str) -> None:
     """Export word vectors as a folder of model2vec, which sentence-transformers can also read.
 
-    DIR is a folder with word vectors or with a model of the kind 'mean', or resift-en for the packaged model. Needs the
-    extra 'lab'.
+    DIR is a folder with word vectors or with a model of the kind 'mean'. The name resift-en stands for the word vectors
+    that come with Resift. Needs the extra 'lab'.
     """
     is_model = source == DEFAULT_MODEL or Path(source, MODEL_FILE).is_file()
     table = plain_mean_table(load_model(source)) if is_model else load_vectors(source)
@@ -203,8 +203,8 @@ def mix_command(
 ) -> None:
     """Combine tables of word vectors into a single table, whose vectors are concatenated.
 
-    DIR is a folder with word vectors, or resift-en for the packaged word vectors. WEIGHT scales the vectors of a table;
-    the default is 1. --spelling needs the extra 'lab'.
+    DIR is a folder with word vectors. The name resift-en stands for the word vectors that come with Resift. WEIGHT
+    scales the vectors of a table, and is 1 by default. --spelling needs the extra 'lab'.
     """
     tables = [load_vectors(name) for name, _ in sources]
     corpus = _document_frequencies(files)
@@ -224,7 +224,7 @@ def refine_command(
     fields: list[str] | None,
     out: str,
 ) -> None:
-    """Refine word vectors by the sentence vectors of the sentence-transformers model in FOLDER.
+    """Train word vectors to imitate the sentence vectors of the sentence-transformers model in FOLDER.
 
     Vectors and weights of words are trained so that the weighted mean of a sentence's words is close to the model's
     vector of the sentence. Up to 100,000 sentences are drawn from the documents in FILE. If there are several files,

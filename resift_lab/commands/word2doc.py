@@ -102,7 +102,7 @@ def eval_command(folder: str, queries: tuple[str, ...], as_json: bool) -> None:
 
 def _report_lines(report: dict[str, Any]) -> list[str]:
     """Return a table with a line for each kind of typing error."""
-    lines = [f"{report['queries']} held-back keywords".ljust(22) + "".join(f"{name:>13}" for name in _COLUMNS)]
+    lines = [f"{report['queries']} held-out keywords".ljust(22) + "".join(f"{name:>13}" for name in _COLUMNS)]
     for kind, values in {**report["kinds"], "all errors": report["noisy"]}.items():
         cells = (f"{values[c]:13d}" if isinstance(values[c], int) else f"{values[c]:13.4f}" for c in _COLUMNS)
         lines.append(f"  {kind:20}" + "".join(cells))

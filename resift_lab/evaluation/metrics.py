@@ -51,8 +51,8 @@ def interpolated_precision(similarity: NDArray[Any], relevant: NDArray[Any]) -> 
     The interpolated precision at a level is the largest precision at any rank whose recall reaches the level.
 
     Args:
-        similarity: Similarities of the queries to N documents, see :func:`relevance_by_rank`.
-        relevant: Relevance of the documents, see :func:`relevance_by_rank`.
+        similarity: Similarities of the queries to N documents, shape (Q, N), or (N,) for a single query.
+        relevant: Boolean array of the same shape, True where the document is relevant for the query.
 
     Returns:
         Array of shape (Q, 11). Rows of queries without a relevant document are NaN.
@@ -70,8 +70,8 @@ def map11(similarity: NDArray[Any], relevant: NDArray[Any]) -> Numbers:
     measure that Passalis and Tefas call mAP.
 
     Args:
-        similarity: Similarities of the queries to N documents, see :func:`relevance_by_rank`.
-        relevant: Relevance of the documents, see :func:`relevance_by_rank`.
+        similarity: Similarities of the queries to N documents, shape (Q, N), or (N,) for a single query.
+        relevant: Boolean array of the same shape, True where the document is relevant for the query.
 
     Returns:
         Array of shape (Q,). NaN for queries without a relevant document.
@@ -88,8 +88,8 @@ def precision_at(similarity: NDArray[Any], relevant: NDArray[Any], k: int) -> Nu
     The divisor is ``k`` even if there are fewer than ``k`` documents.
 
     Args:
-        similarity: Similarities of the queries to N documents, see :func:`relevance_by_rank`.
-        relevant: Relevance of the documents, see :func:`relevance_by_rank`.
+        similarity: Similarities of the queries to N documents, shape (Q, N), or (N,) for a single query.
+        relevant: Boolean array of the same shape, True where the document is relevant for the query.
         k: Number of top-ranked documents, at least 1.
 
     Returns:
@@ -123,11 +123,11 @@ def interpolated_precision_at(similarity: NDArray[Any], relevant: NDArray[Any], 
 
 
 def precision_scope(similarity: NDArray[Any], relevant: NDArray[Any], scopes: Sequence[int] = SCOPES) -> Numbers:
-    """Return the precision–scope curve of each of Q queries: :func:`precision_at` for several values of k.
+    """Return the precision–scope curve of each of Q queries: the precision among the first k documents, for several k.
 
     Args:
-        similarity: Similarities of the queries to N documents, see :func:`relevance_by_rank`.
-        relevant: Relevance of the documents, see :func:`relevance_by_rank`.
+        similarity: Similarities of the queries to N documents, shape (Q, N), or (N,) for a single query.
+        relevant: Boolean array of the same shape, True where the document is relevant for the query.
         scopes: The S values of k.
 
     Returns:

@@ -60,7 +60,7 @@ def pair_similarity(left: Matrix, right: Matrix, similarity: str = "cosine") -> 
     Args:
         left: Vectors of the first texts of n pairs, shape (n, K) for K dimensions, dense or sparse.
         right: Vectors of the second texts, in the same order, shape (n, K).
-        similarity: Name of the similarity.
+        similarity: Name of the similarity: ``cosine`` or ``jaccard``.
 
     Returns:
         Similarities of shape (n,), float64.
@@ -96,7 +96,7 @@ def _block_function(similarity: str, sparse: bool) -> Block:
     The function takes the vectors of the queries and of the documents.
 
     Args:
-        similarity: Name of the similarity.
+        similarity: Name of the similarity: ``cosine``, ``jaccard`` or ``dot``.
         sparse: Whether the vectors are sparse matrices.
 
     Raises:

@@ -147,6 +147,9 @@ def run_retrieval(system: System, collection: Collection) -> Run:
     Args:
         system: The system to evaluate. It is fitted on the documents.
         collection: The test collection.
+
+    Returns:
+        The metrics of each query.
     """
     database = system.fit(collection.documents)
     queries, rankings = system.queries(collection.queries), _Rankings(collection)
@@ -340,16 +343,16 @@ def unseen_queries(system: System, collection: Collection) -> tuple[Collection, 
 class _Rankings:
     """Computes the metrics of rankings, one block of queries after the other, and collects them in a table.
 
-    If some documents were judged irrelevant (:func:`is_pool`), the table also contains the metrics of condensed
-    rankings, from which unjudged documents are removed.
+    If some documents were judged irrelevant, the table also contains the metrics of condensed rankings, from which
+    unjudged documents are removed.
 
     Args:
         collection: The test collection.
     """
 
     def __init__(self, collection: Collection) -> None:
-        self._collection, self._is_pool = collection, is_pool(collection)
-        self._names = (*_GRADED, *(CONDENSED if self._is_pool else ()))
+        self._collection, self._has_negatives = collection, has_irrelevant_judgements(collection)
+        self._names = (*_GRADED, *(CONDENSED if self._has_negatives else ()))
         self._table = np.zeros((len(collection.grades), len(self._names)))
 
     def add(self, rows: slice, scores: NDArray[Any]) -> None:
@@ -361,7 +364,7 @@ class _Rankings:
         """
         for query, line in zip(range(rows.start, rows.stop), scores, strict=True):
             grades = self._collection.grades[query]
-            values = graded_metrics(line, grades) | (condensed_metrics(line, grades) if self._is_pool else {})
+            values = graded_metrics(line, grades) | (condensed_metrics(line, grades) if self._has_negatives else {})
             self._table[query] = [values[name] for name in self._names]
 
     def run(self, dimensions: int, **facts: Any) -> Run:
@@ -404,7 +407,7 @@ def graded_metrics(scores: NDArray[Any], grades: Mapping[int, float]) -> dict[st
     return dict(zip(_GRADED, values, strict=True))
 
 
-def is_pool(collection: Collection) -> bool:
+def has_irrelevant_judgements(collection: Collection) -> bool:
     """Return whether some documents of a test collection were judged irrelevant.
 
     Such judgements usually come from a pool: assessors judged the best hits of several systems. A document outside the
@@ -417,8 +420,8 @@ def condensed_metrics(scores: NDArray[Any], grades: Mapping[int, float]) -> dict
     """Compute metrics of a query's ranking that do not count unjudged documents as irrelevant.
 
     Args:
-        scores: Scores of the N documents, see :func:`graded_metrics`.
-        grades: Grades of the judged documents, see :func:`graded_metrics`.
+        scores: Scores of the N documents, shape (N,), -inf for documents that are not among the hits.
+        grades: Grades of the judged documents, by their positions. At least one grade is above 0.
 
     Returns:
         A dictionary with two metrics. ``condensed_ndcg@10`` is the nDCG@10 of the ranking without its unjudged

@@ -153,7 +153,7 @@ def load_system(
     Args:
         folder: Folder of the model.
         similarity: Name of a similarity that replaces the model's own similarity.
-        learners: Functions that build other systems, see :func:`build_system`. For a model that encodes only queries,
+        learners: Functions that build systems of other kinds, by kind. For a model that encodes only queries,
             the function ``st`` is needed to encode documents.
 
     Raises:
@@ -177,7 +177,7 @@ def as_system(model: Model, learners: Mapping[str, Learner] | None = None) -> En
 
     Args:
         model: The model to wrap.
-        learners: Functions that build other systems, see :func:`build_system`.
+        learners: Functions that build systems of other kinds, by kind, such as ``st`` for sentence-transformers models.
 
     Raises:
         BadInput: If the model encodes only queries and its teacher is not a local folder.
@@ -192,8 +192,8 @@ def pair_with_teacher(model: StaticQueries, learners: Mapping[str, Learner] | No
 
     Args:
         model: The model that encodes queries.
-        learners: Functions that build other systems, see :func:`build_system`. The teacher is loaded with the function
-            for sentence-transformers models, ``st``.
+        learners: Functions that build systems, by kind. The function ``st``, for sentence-transformers models, loads
+            the teacher.
 
     Raises:
         BadInput: If the teacher is not a local folder, or ``learners`` has no function ``st``.
@@ -255,10 +255,10 @@ def _encoder(
     """Load a saved model from a folder, or build an untrained model by its name.
 
     Args:
-        name: Path of the folder, or name of the model, see :func:`resift.encoders.builders.build_model`.
+        name: Path of the folder, or name of the model, such as ``mean`` or ``boew:64``.
         source: Word vectors and random seed of an untrained model.
         similarity: Name of a similarity that replaces the model's own similarity.
-        learners: Functions that build other systems, see :func:`build_system`.
+        learners: Functions that build systems of other kinds, by kind, such as ``st`` for sentence-transformers models.
     """
     # a folder takes precedence: a folder that is named like a model, for example "mean", is probably intended
     if name == DEFAULT_MODEL or Path(name, "model.json").is_file() or Path(name, RERANKER_FILE).is_file():

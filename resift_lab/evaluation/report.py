@@ -81,7 +81,8 @@ def feedback_report(runs: Mapping[str, Sequence[tuple[Run, Run]]], method: str, 
         seed: Seed of the bootstrap and of the randomisation test.
 
     Returns:
-        A dictionary for JSON, as :func:`run_report` returns, with the means of the other methods in ``baselines``.
+        A dictionary for JSON with the mean and the 95 % interval of each metric, the comparison with the run without
+        feedback in ``compare``, and the means of the other methods in ``baselines``.
     """
     after, before = runs[method][-1]
     return {

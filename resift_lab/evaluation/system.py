@@ -24,7 +24,7 @@ class System(Protocol):
 
     - ``table``: its word vectors.
     - ``alpha`` and ``max_alpha``: the weights of its similarity relative to BM25, see :func:`weights_of`.
-    - ``seen``: fingerprints of the queries that it was trained on.
+    - ``seen``: fingerprints (short hashes) of the queries that it was trained on.
     - ``note``: a warning for the user, which ``fit`` sets.
 
     Attributes:
@@ -59,7 +59,7 @@ class Encoder:
 
     Args:
         encode: A function that returns the vectors of n texts, shape (n, K) for K dimensions, float32.
-        similarity: Name of the similarity.
+        similarity: Name of the similarity, such as ``cosine``.
         table: The word vectors that the encoder uses, or None if it does not use word vectors.
         alpha: Weight of the similarity relative to BM25 in a search without feedback, 0 to 1.
         max_alpha: The largest weight, which is approached as a user judges more documents, 0 to 1.
@@ -78,7 +78,7 @@ class Encoder:
 
     @property
     def seen(self) -> Sequence[str]:
-        """Fingerprints of the queries that the word vectors were trained on, if there are any."""
+        """Fingerprints (short hashes) of the queries that the word vectors were trained on, if there are any."""
         return () if self.table is None else fingerprints_in(self.table.info)
 
     def fit(self, documents: Sequence[str]) -> Floats:

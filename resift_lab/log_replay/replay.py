@@ -138,7 +138,7 @@ def _searches(events: Sequence[UbiEvent], log: Log) -> list[_LoggedSearch]:
         log: The log, which contains the texts of queries.
 
     Returns:
-        The searches, in the order of time.
+        The searches, in chronological order.
     """
     events_of: dict[tuple[str, str], list[UbiEvent]] = {}
     for event in events:
@@ -184,7 +184,7 @@ def _judgements(past: Sequence[UbiEvent], log: Log) -> list[Judgement]:
     """Return the relevance judgements that the service would derive from earlier events of a client.
 
     Args:
-        past: The events, in the order of time.
+        past: The client's earlier events, in chronological order.
         log: The queries, documents and settings of the log.
     """
     known = [event for event in past if event.query_id in log.queries or event.text]

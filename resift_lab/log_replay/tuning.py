@@ -51,7 +51,9 @@ class Choice:
 
 
 def choose(values: Values, start: Tuning, seed: int = 0) -> Choice:
-    """Look for better constants for searches in sessions, and verify the improvement by two-fold cross-validation.
+    """Look for better ranking constants for searches in sessions, and verify them by two-fold cross-validation.
+
+    The constants determine how strongly the judgements of a session change the ranking.
 
     Args:
         values: A function that evaluates constants. It returns a value for each client or query, and NaN for clients or
@@ -98,9 +100,12 @@ def _best(values: Values, start: Tuning, part: NDArray[np.bool_]) -> Tuning:
     A constant is changed only if the mean improvement is larger than its standard error.
 
     Args:
-        values: The function that evaluates constants.
+        values: The function that evaluates ranking constants.
         start: The current constants.
         part: True for the clients or queries to choose the constants with, shape (n,).
+
+    Returns:
+        The chosen constants.
     """
     best, before = start, values(start)[part]
     for name, factors in FACTORS.items():

@@ -74,7 +74,9 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
         self._add_width_and_head(options)
 
     def _add_width_and_head(self, options: RoBoewOptions) -> None:
-        """Create two parameters: the width, by which distances to codewords are divided, and the mask of the codewords.
+        """Create two trainable parameters: the width and the mask.
+
+        Distances between words and codewords are divided by the width. The mask contains a factor for each codeword.
 
         Args:
             options: The settings, with the initial width and the number of codewords.
@@ -113,7 +115,7 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
         return {"mask": self.mask.detach().numpy().copy()}
 
     def membership(self, rows: torch.Tensor) -> torch.Tensor:
-        """Compute how strongly each word belongs to each codeword.
+        """Compute how strongly each word belongs to each codeword, a trained centroid of word vectors.
 
         The memberships of a word x are the softmax over the codewords v_k of -‖x - v_k‖ / σ, where σ is the width.
 
@@ -191,7 +193,8 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
     def export(self, table: WordVectors, vectors: WordVectors, info: dict[str, Any]) -> Model:
         """Convert the network to a model that does not need PyTorch.
 
-        The model's table contains the membership of each word in the codewords.
+        The model's table contains the memberships of each word: numbers that tell how close the word's vector is to
+        each codeword (a trained centroid of word vectors).
 
         Args:
             table: The words that were trained.

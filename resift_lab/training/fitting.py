@@ -31,8 +31,8 @@ class FitOptions:
     Attributes:
         epochs: The number of passes over the texts.
         batch: The number of texts per step.
-        rate: Adam's learning rate for the word vectors, which falls to 2 % of its value.
-        weight_rate: Adam's learning rate for the logarithms of the word weights, which falls to 2 % of its value.
+        rate: Adam's initial learning rate for the word vectors. It falls to 2 % of this value during the training.
+        weight_rate: Adam's initial learning rate for the logarithms of the word weights, which falls in the same way.
         seed: The seed of the order of the texts.
     """
 

@@ -79,7 +79,7 @@ class Verdict:
         if len(self.with_vectors) < MIN_JUDGES and not self.helps:
             return f"{len(self.with_vectors)} documents are too few to tell"
         return (
-            f"nDCG@10 of {len(self.with_vectors)} held-back documents {self.text_only.mean():.3f} by the text alone, "
+            f"nDCG@10 of {len(self.with_vectors)} held-out documents {self.text_only.mean():.3f} by the text alone, "
             f"{self.with_vectors.mean():.3f} with vectors, p {self.p:.4f}"
         )
 
@@ -90,7 +90,8 @@ class Verdict:
         be significantly better than the other model.
 
         Args:
-            other: The verdict on the other model, from the same gate and thus for the same documents.
+            other: The verdict on the other model. The same :class:`Gate` must have tested both models, so that the
+                verdicts are about the same documents.
         """
         if not (self.helps and other.helps):
             return self.helps

@@ -1,4 +1,4 @@
-"""Labels of documents: shares of classes, and the choice of held-back documents."""
+"""Labels of documents: shares of classes, and the choice of held-out documents."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _shares_of(label: Label, number: int) -> dict[str, float]:
     return {name: weight / total for name, weight in weights.items() if weight}
 
 
-def hold_back(classes: NDArray[np.int64], share: float, seed: int) -> NDArray[np.bool_]:
+def hold_out(classes: NDArray[np.int64], share: float, seed: int) -> NDArray[np.bool_]:
     """Choose random documents of each class to exclude from training, for evaluation.
 
     A document that is the only document of its class is never excluded.
@@ -80,8 +80,8 @@ def hold_back(classes: NDArray[np.int64], share: float, seed: int) -> NDArray[np
     chance = np.random.default_rng(seed).random(len(classes))
     order = np.lexsort((chance, classes))
     order = order[np.bincount(classes)[classes[order]] > 1]
-    held_back = np.zeros(len(classes), bool)
+    held_out = np.zeros(len(classes), bool)
     if share > 0:
         # Documents are in the order of their classes, so taking every n-th takes the same share of each class.
-        held_back[order[:: max(2, round(1 / share))]] = True
-    return held_back
+        held_out[order[:: max(2, round(1 / share))]] = True
+    return held_out

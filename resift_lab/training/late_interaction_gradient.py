@@ -72,7 +72,9 @@ class Parameters:
         )
 
     def query_rows(self, words: NDArray[np.int64]) -> Floats:
-        """Return the vectors of a query's words. Words with a shift are returned with the shift added.
+        """Return the vectors of a query's words.
+
+        A frequent query word has a shift, a trained vector that is added to its word vector.
 
         Args:
             words: The row numbers of the m words, shape (m,).
@@ -159,7 +161,8 @@ class Gradient:
     ) -> NDArray[np.float32]:
         """Add the gradient of a query's loss with respect to the scoring parameters and the word weights.
 
-        The word weights are trained as logarithms, so the gradient is the one of the logarithms.
+        The scoring parameters are the similarity threshold and the length penalty. The word weights are trained as
+        logarithms, so their gradient is computed with respect to the logarithms.
 
         Args:
             parameters: The current parameters.
@@ -195,9 +198,10 @@ class _WordPairs:
 
     Attributes:
         ids: The ids of the documents' distinct words, shape (u,).
-        known: Whether each distinct word is in the table, shape (u,).
+        known: Whether the table of word vectors contains each distinct word, shape (u,).
         document_rows: The vectors of the distinct words with D dimensions, shape (u, D).
-        query_rows: The vectors of the query's words, including shifts, shape (m, D).
+        query_rows: The vectors of the query's words, shape (m, D). Frequent query words have a shift, a trained vector
+            that has been added to the word vector.
         best: The largest similarity of each query word to a word of each document, shape (m, n).
     """
 

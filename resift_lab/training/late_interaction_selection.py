@@ -299,7 +299,7 @@ class _Validation:
 
 
 def _ndcg_by_weight(hits: Hits, grades: Mapping[int, float], scores: Floats) -> list[float]:
-    """Rerank the hits of a query with each of several weights, and measure nDCG@10.
+    """Rerank the hits of a query with several weights of the reranker's scores, and measure nDCG@10 with each weight.
 
     Args:
         hits: The hits of the query without a reranker.

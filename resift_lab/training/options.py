@@ -38,7 +38,7 @@ def at_least(minimum: int, settings: object, *names: str) -> None:
             raise BadInput(f"{name} is {value}", value=value, expected=f"{minimum} or more")
 
 
-def _check_held_back(share: float) -> None:
+def _check_held_out(share: float) -> None:
     """Check the share of documents to hold out from training, for evaluation.
 
     Args:
@@ -70,7 +70,7 @@ class RoBoewOptions:
         rate: Adam's learning rate, which falls to 0 over the epochs. Word weights are trained with three times this
             rate. σ and the cluster centres are trained with a tenth of it.
         min_count: The minimum document frequency of a word that is trained.
-        validation: The share of the documents, 0 to 0.5, that is held back to choose the number of epochs and to
+        validation: The share of the documents, 0 to 0.5, that is held out to choose the number of epochs and to
             evaluate the result.
         patience: The number of epochs without improvement after which training stops.
         seed: The seed of all random choices.
@@ -189,7 +189,7 @@ class AdaptOptions:
         at_least(MIN_DOCUMENTS, self, "limit")
         if not 0 < self.temperature < math.inf:
             raise BadInput(f"temperature is {self.temperature}", value=self.temperature, expected="more than 0")
-        _check_held_back(self.held_back)
+        _check_held_out(self.held_back)
 
     def steps_per_epoch(self, documents: int) -> int:
         """Return the number of training steps in a pass over all documents.
@@ -314,7 +314,7 @@ class QueryOptions:
         at_least(100, self, "texts")
         at_least(1, self, "epochs", "most_epochs", "batch", "min_count", "limit")
         at_least(0, self, "min_steps", "rate", "weight_rate", "seed")
-        _check_held_back(self.held_back)
+        _check_held_out(self.held_back)
 
     def epochs_for(self, texts: int) -> int:
         """Return how many times to pass over the training texts.
@@ -414,5 +414,5 @@ class Word2DocOptions:
         at_least(0, self, "rate")
         if self.keywords < 3:
             raise BadInput(
-                f"keywords is {self.keywords}", value=self.keywords, expected="3 or more, because two are held back"
+                f"keywords is {self.keywords}", value=self.keywords, expected="3 or more, because two are held out"
             )

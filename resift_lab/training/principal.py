@@ -13,8 +13,9 @@ from resift.arrays import Floats
 def principal_axes(rows: NDArray[np.float64], size: int, drop: int = 0) -> NDArray[np.float64]:
     """Return the principal axes of vectors: the eigenvectors of rowsᵀ · rows, by descending eigenvalue.
 
-    The sign of each axis is chosen so that its component with the largest absolute value is positive. In contrast,
-    :func:`resift.encoders.universe.principal_axes` chooses the signs by the words.
+    The sign of each axis is chosen so that its component with the largest absolute value is positive. This differs from
+    :func:`resift.encoders.universe.principal_axes`, where the mean coordinate of the vectors on each axis is not
+    negative.
 
     Args:
         rows: n vectors of D dimensions, shape (n, D). Centre them first if the axes should ignore their mean.

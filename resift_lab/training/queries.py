@@ -58,14 +58,14 @@ _MIN_WORDS = 2
 _MAX_WORDS = 40
 # Share of the teacher's texts that are single words.
 _SHARE_OF_WORDS = 1 / 3
-# Maximum number of held-back documents, and the number of passages drawn from each.
+# Maximum number of held-out documents, and the number of passages drawn from each.
 _MAX_JUDGES = 1000
 _PASSAGES_PER_JUDGE = 6
 # Documents that are encoded again to check that their vectors are the teacher's.
 _CHECKED = 16
 # Candidates whose cosines are used to compute the spread.
 _COMPARED = 2000
-# Sizes of the gate: held-back documents, queries for each, and all documents.
+# Sizes of the gate: held-out documents, queries for each, and all documents.
 _GATE_JUDGES = 200
 _GATE_ROUNDS = 2
 _GATE_DOCUMENTS = 5000
@@ -102,7 +102,7 @@ class Passage:
 
 
 @dataclass(frozen=True)
-class _HeldBack:
+class _HeldOut:
     """Evaluation queries: passages of n documents that were held out from training.
 
     A search for a passage ranks m candidates. It should return its correct candidate first: the document of the
@@ -215,13 +215,13 @@ class _QueryTraining:
             self.document_vectors = _checked_vectors(teacher, texts, documents.vectors[chosen], options.seed)
         self.corpus = Documents(map(tokenize, texts), options.min_count)
         self.document_count = len(texts)
-        self.held_back = rng.permutation(len(texts))[: _held_out_count(len(texts), options)]
+        self.held_out = rng.permutation(len(texts))[: _held_out_count(len(texts), options)]
         self.words = self.corpus.words[: round(options.texts * _SHARE_OF_WORDS)]
         self.judge_passages = [
-            draw_passages(texts, self.held_back[[row]], _PASSAGES_PER_JUDGE, rng) for row in range(len(self.held_back))
+            draw_passages(texts, self.held_out[[row]], _PASSAGES_PER_JUDGE, rng) for row in range(len(self.held_out))
         ]
-        self.gate = _TeacherGate(texts, self.held_back, self.document_vectors, options)
-        reserved = len(self.words) + 2 * len(self.held_back) + len(self.gate.teacher_texts)
+        self.gate = _TeacherGate(texts, self.held_out, self.document_vectors, options)
+        reserved = len(self.words) + 2 * len(self.held_out) + len(self.gate.teacher_texts)
         self.passages = draw_passages(texts, np.arange(len(texts)), options.texts - reserved, rng)
         self.steps = StepCounter(progress, reserved + len(self.passages))
 
@@ -235,13 +235,13 @@ class _QueryTraining:
         options, steps = self.options, self.steps
         start = self._start(_distinct_vectors(self.teacher, self.words, steps))
         judges = [passages for passages in self.judge_passages if len(passages) > 1]
-        held_back = _held_back_queries(judges, self.teacher, self.document_vectors, steps)
+        held_out = _held_out_queries(judges, self.teacher, self.document_vectors, steps)
         passage_vectors = _distinct_vectors(self.teacher, [passage.text for passage in self.passages], steps)
         training_texts = _TrainingTexts(self.corpus, self.passages, passage_vectors, self.document_vectors)
         centre = training_texts.centre
         untrained = self._model(centre, *start)
-        trial = self._model(centre, *training_texts.fit(*start, options, self.held_back))
-        evaluation = _evaluation(held_back, untrained, trial, options)
+        trial = self._model(centre, *training_texts.fit(*start, options, self.held_out))
+        evaluation = _evaluation(held_out, untrained, trial, options)
         if evaluation["worse"]:
             trial = self._model(centre, *start)
         set_weights(trial, evaluation["spread"])
@@ -253,7 +253,7 @@ class _QueryTraining:
             "documents": self.document_count,
             "texts": steps.done,
             "words": len(self.corpus.words),
-            "held_back": len(held_back.correct),
+            "held_back": len(held_out.correct),
             **evaluation,
             "options": asdict(options),
         }
@@ -267,7 +267,7 @@ class _QueryTraining:
 
         Returns:
             The word vectors, shape (V, D), and the weights, shape (V,). The vectors of less frequent words are
-            predicted from the general word vectors. A word that these do not contain gets a zero vector.
+            predicted from the general word vectors. A word without a general word vector gets a zero vector.
         """
         corpus, count = self.corpus, len(word_vectors)
         rows = np.zeros((len(corpus.words), word_vectors.shape[1]), np.float32)
@@ -283,8 +283,8 @@ class _QueryTraining:
         """Build a model from trained word vectors. Words that only the general word vectors contain are added.
 
         Args:
-            centre: The mean vector of texts with D dimensions, shape (D,), see
-                :class:`resift.encoders.queries.StaticQueries`.
+            centre: The mean vector of texts with D dimensions, shape (D,). The model adds it to the vector of each
+                query.
             rows: The vectors of the V words of the corpus, shape (V, D).
             weights: The weights of the V words, shape (V,).
         """
@@ -301,7 +301,7 @@ class _TeacherGate:
 
     Args:
         texts: The texts of all N documents.
-        held_back: The positions of the documents that were held out from training.
+        held_out: The positions of the documents that were held out from training.
         documents: The teacher's vectors of all documents with D dimensions, shape (N, D), or None if they are not
             available.
         options: The settings of the training.
@@ -311,9 +311,9 @@ class _TeacherGate:
     """
 
     def __init__(
-        self, texts: Sequence[str], held_back: NDArray[np.int64], documents: Floats | None, options: QueryOptions
+        self, texts: Sequence[str], held_out: NDArray[np.int64], documents: Floats | None, options: QueryOptions
     ) -> None:
-        judges = held_back[:_GATE_JUDGES]
+        judges = held_out[:_GATE_JUDGES]
         # Without vectors, the teacher has to encode the documents, so there are fewer.
         count = _GATE_DOCUMENTS if documents is not None else options.texts // 10
         background = np.setdiff1d(np.arange(len(texts)), judges)[:: max(1, len(texts) // count)]
@@ -445,7 +445,7 @@ class _TrainingTexts:
             self._document_of = np.concatenate([self._document_of, np.arange(len(documents))])
 
     def fit(
-        self, rows: Floats, weights: Floats, options: QueryOptions, held_back: NDArray[np.int64] | None = None
+        self, rows: Floats, weights: Floats, options: QueryOptions, held_out: NDArray[np.int64] | None = None
     ) -> tuple[Floats, Floats]:
         """Train word vectors and weights on all training texts, except texts from held-out documents.
 
@@ -455,12 +455,12 @@ class _TrainingTexts:
             rows: The initial vectors of V words with D dimensions, shape (V, D).
             weights: The initial word weights, shape (V,).
             options: The settings of the training.
-            held_back: The positions of the held-out documents. None trains on all texts.
+            held_out: The positions of the held-out documents. None trains on all texts.
 
         Returns:
             The trained word vectors, shape (V, D), and weights, shape (V,).
         """
-        chosen = np.flatnonzero(~np.isin(self._document_of, [] if held_back is None else held_back))
+        chosen = np.flatnonzero(~np.isin(self._document_of, [] if held_out is None else held_out))
         fit_options = FitOptions(
             epochs=options.epochs_for(len(chosen)),
             batch=options.batch,
@@ -536,16 +536,16 @@ def _held_out_count(documents: int, options: QueryOptions) -> int:
     return max(1, min(_MAX_JUDGES, round(options.held_back * documents), options.texts // 20))
 
 
-def _held_back_queries(
+def _held_out_queries(
     passages_of: Sequence[Sequence[Passage]], teacher: Teacher, documents: Floats | None, steps: StepCounter
-) -> _HeldBack:
-    """Make evaluation queries from passages of held-back documents.
+) -> _HeldOut:
+    """Make evaluation queries from passages of held-out documents.
 
     If the vectors of the documents are available, each passage is a query for its document. Otherwise, the last passage
     of a document takes the place of the document, and the other passages are queries for the last passage.
 
     Args:
-        passages_of: The passages of each held-back document, at least two for each document.
+        passages_of: The passages of each held-out document, at least two for each document.
         teacher: The model that encoded the documents.
         documents: The teacher's vectors of all documents, or None if they are not available.
         steps: A counter of the texts that the teacher encodes, which reports the progress.
@@ -554,7 +554,7 @@ def _held_back_queries(
         BadInput: If there are no passages.
     """
     if not passages_of:
-        message = "no held-back document has two different passages"
+        message = "no held-out document has two different passages"
         raise BadInput(message, expected=f"documents of {_MIN_WORDS + 1} words or more")
     teacher_vectors = teacher.vectors([passages[0].text for passages in passages_of], steps.stage())
     if documents is not None:
@@ -564,16 +564,16 @@ def _held_back_queries(
         queries, correct = [passages[:-1] for passages in passages_of], np.arange(len(passages_of))
         candidates = teacher.vectors([passages[-1].text for passages in passages_of], steps.stage())
     texts = [[passage.text for passage in passages] for passages in queries]
-    return _HeldBack(queries=texts, teacher_vectors=teacher_vectors, candidates=candidates, correct=correct)
+    return _HeldOut(queries=texts, teacher_vectors=teacher_vectors, candidates=candidates, correct=correct)
 
 
-def _evaluation(held_back: _HeldBack, untrained: Model, trained: Model, options: QueryOptions) -> dict[str, Any]:
-    """Evaluate a model on passages of held-back documents.
+def _evaluation(held_out: _HeldOut, untrained: Model, trained: Model, options: QueryOptions) -> dict[str, Any]:
+    """Evaluate a model on passages of held-out documents.
 
     Args:
-        held_back: The passages and their candidates.
+        held_out: The passages and their candidates.
         untrained: The model before training.
-        trained: The model after training without the held-back documents.
+        trained: The model after training without the held-out documents.
         options: The settings of the training.
 
     Returns:
@@ -589,10 +589,10 @@ def _evaluation(held_back: _HeldBack, untrained: Model, trained: Model, options:
         - ``worse``: whether training made the ranks significantly worse, so that the untrained word vectors should be
           used.
     """
-    before, after = held_back.mean_reciprocal_ranks(untrained), held_back.mean_reciprocal_ranks(trained)
-    teacher_vectors = held_back.teacher_vectors
-    teacher_ranks = held_back.reciprocal_ranks(teacher_vectors)
-    vectors = trained.encode([texts[0] for texts in held_back.queries])
+    before, after = held_out.mean_reciprocal_ranks(untrained), held_out.mean_reciprocal_ranks(trained)
+    teacher_vectors = held_out.teacher_vectors
+    teacher_ranks = held_out.reciprocal_ranks(teacher_vectors)
+    vectors = trained.encode([texts[0] for texts in held_out.queries])
     mean = teacher_vectors.mean(axis=0)
     p = paired_randomization(after, before, np.random.default_rng(options.seed))
     return {
@@ -600,7 +600,7 @@ def _evaluation(held_back: _HeldBack, untrained: Model, trained: Model, options:
         "mrr_after": float(after.mean()),
         "mrr_teacher": float(teacher_ranks.mean()),
         "cosine": float((unit_rows(vectors - mean) * unit_rows(teacher_vectors - mean)).sum(axis=1).mean()),
-        "spread": float((vectors @ held_back.candidates[:_COMPARED].T).std(axis=1).mean()),
+        "spread": float((vectors @ held_out.candidates[:_COMPARED].T).std(axis=1).mean()),
         "worse": bool(after.mean() < before.mean() and p < SIGNIFICANT),
         "p": p,
     }

@@ -96,16 +96,16 @@ def adapt(
             expected=f"{MIN_DOCUMENTS} or more",
         )
     rng = np.random.default_rng(options.seed)
-    held_back = _held_back(len(documents), options, rng)
-    training_documents = [words for words, excluded in zip(documents, held_back, strict=True) if not excluded]
+    held_out = _hold_out(len(documents), options, rng)
+    training_documents = [words for words, excluded in zip(documents, held_out, strict=True) if not excluded]
     steps = StepCounter(progress, options.steps(len(training_documents)) + options.steps(len(documents)))
     trial = _trained(training_documents, vectors, options, steps.stage())
-    evaluation = _evaluation(trial, documents, held_back, vectors, options)
+    evaluation = _evaluation(trial, documents, held_out, vectors, options)
     model = _trained(documents, vectors, options, steps.stage())
     model.alpha = evaluation["alpha"]
     model.table.info["adapted"] = {
         "documents": len(documents),
-        "held_back": int(held_back.sum()),
+        "held_back": int(held_out.sum()),
         "words": model.table.info.pop("trained"),
         **evaluation,
         "options": asdict(options),
@@ -113,7 +113,7 @@ def adapt(
     return model
 
 
-def _held_back(documents: int, options: AdaptOptions, rng: np.random.Generator) -> NDArray[np.bool_]:
+def _hold_out(documents: int, options: AdaptOptions, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Choose random documents to hold out for evaluation. The model that is evaluated is trained without them.
 
     Args:
@@ -124,16 +124,16 @@ def _held_back(documents: int, options: AdaptOptions, rng: np.random.Generator) 
     Returns:
         A Boolean array of shape (N,), True for the held-out documents.
     """
-    held_back = np.zeros(documents, bool)
+    held_out = np.zeros(documents, bool)
     count = min(MAX_JUDGES, max(MIN_WORDS, round(options.held_back * documents)))
-    held_back[rng.choice(documents, count, replace=False)] = True
-    return held_back
+    held_out[rng.choice(documents, count, replace=False)] = True
+    return held_out
 
 
 def _evaluation(
     trial: Model,
     documents: Sequence[Sequence[str]],
-    held_back: NDArray[np.bool_],
+    held_out: NDArray[np.bool_],
     vectors: WordVectors,
     options: AdaptOptions,
 ) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def _evaluation(
     Args:
         trial: A model that was trained without the held-out documents.
         documents: The words of all N documents.
-        held_back: True for each document that was held out from the training of ``trial``, shape (N,).
+        held_out: True for each document that was held out from the training of ``trial``, shape (N,).
         vectors: The original word vectors.
         options: The settings of the adaptation.
 
@@ -152,7 +152,7 @@ def _evaluation(
         (``better``), the p-value of their improvement over BM25 (``p``), and an explanation (``why``).
     """
     name = "mean" if options.codewords is None else f"boew:{options.codewords}"
-    gate = Gate(documents, np.flatnonzero(held_back).tolist(), options.seed)
+    gate = Gate(documents, np.flatnonzero(held_out).tolist(), options.seed)
     before, after = gate.judge(build_model(name, vectors, options.seed)), gate.judge(trial)
     return {
         "text": float(after.text_only.mean()),
@@ -204,8 +204,8 @@ def _trained(
 def export(corpus: Documents, rows: Floats, weights: Floats, vectors: WordVectors, options: AdaptOptions) -> Model:
     """Build a model from trained word vectors.
 
-    The model contains the words of the corpus, followed by the other words of ``vectors``. A model that averages word
-    vectors (``mean``) is built, with vectors compressed to int8, unless ``options.codewords`` is set.
+    The model contains the words of the corpus, followed by the other words of ``vectors``. It averages word vectors,
+    which are compressed to int8. If ``options.codewords`` is set, it is a bag of embedded words (BoEW) instead.
 
     Args:
         corpus: The documents, with a vocabulary of V words.
@@ -234,10 +234,10 @@ def report_lines(evaluation: dict[str, Any], seconds: float) -> list[str]:
         seconds: The duration of the training.
     """
     values = "".join(f"{evaluation[key]:11.3f}" for key in ("text", "untrained", "adapted"))
-    held_back, p = evaluation["held_back"], evaluation["p"]
+    held_out, p = evaluation["held_back"], evaluation["p"]
     return [
         f"{evaluation['documents']} documents, {evaluation['words']} words, {seconds:.0f} s",
-        f"{'':21}text alone  untrained    adapted   ({held_back} documents held back; p {p:.4f})",
+        f"{'':21}text alone  untrained    adapted   ({held_out} documents held out; p {p:.4f})",
         f"{'nDCG@10 as served':20}{values}",
         f"weight of the adapted vectors (alpha): {evaluation['alpha']:.2f}",
     ]

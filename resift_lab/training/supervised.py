@@ -1,6 +1,6 @@
 """Training of RO-BoEW and RN-BoF on labelled documents.
 
-First, a part of the documents is held back. After each epoch the held-back documents are used as queries against the
+First, a part of the documents is held out. After each epoch the held-out documents are used as queries against the
 others, and the number of epochs with the best mAP is chosen. Then a new network is trained on all documents for this
 number of epochs. The state can be saved after each epoch. An interrupted training continues from there and gives the
 same result.
@@ -26,14 +26,14 @@ from resift_lab.evaluation.same_class import same_class_scores
 from resift_lab.training.boew import class_means, entropy
 from resift_lab.training.checkpoint import Checkpoint, inputs_digest, network_state, restore_network
 from resift_lab.training.documents import segment_counts
-from resift_lab.training.labels import Label, class_shares, hold_back
+from resift_lab.training.labels import Label, class_shares, hold_out
 from resift_lab.training.options import RoBoewOptions
 from resift_lab.training.progress import Progress, StepCounter
 from resift_lab.training.rnbof import untrained_network
 from resift_lab.training.vocabulary import vocabulary
 
-# Names of the two stages in checkpoints: with held-back documents, and on all documents.
-_CHOOSING = "held back"
+# Names of the two stages in checkpoints: with held-out documents, and on all documents.
+_CHOOSING = "held out"
 _FINAL = "all"
 
 
@@ -58,7 +58,7 @@ def train(
 
     Returns:
         The trained model, and a summary of the training. In the summary, ``map11`` contains the mean average precision
-        (0 to 1) of searches in the training documents, where each held-back document is a query for documents of its
+        (0 to 1) of searches in the training documents, where each held-out document is a query for documents of its
         class: with the mean of the original word vectors (``vectors``), with the ``untrained`` and with the ``trained``
         encoder. ``better`` tells whether the value of ``trained`` is the highest, or is None if no documents were held
         back.
@@ -73,9 +73,9 @@ def train(
             expected="a label for each text, and at least one text",
         )
     classes, targets = class_shares(labels)
-    documents = _Documents(texts, targets, hold_back(targets.argmax(axis=1), options.validation, options.seed))
+    documents = _Documents(texts, targets, hold_out(targets.argmax(axis=1), options.validation, options.seed))
     saved = Checkpoint(checkpoint, inputs_digest(texts, vectors, options, targets.tobytes()))
-    choosing = int((~documents.held_back).sum()) if documents.held_back.any() else 0
+    choosing = int((~documents.held_out).sum()) if documents.held_out.any() else 0
     steps = StepCounter(progress, options.epochs * (choosing + len(texts)))
     curve = _learning_curve(documents, vectors, options, saved, steps) if choosing else []
     epochs = 1 + int(np.argmax(curve[1:])) if curve else options.epochs
@@ -87,7 +87,7 @@ def train(
         "documents": len(texts),
         "classes": len(classes),
         "words": len(run.table),
-        "held_back": int(documents.held_back.sum()),
+        "held_back": int(documents.held_out.sum()),
         "epochs": epochs,
         **_comparison(documents, vectors, curve, epochs),
     }
@@ -101,20 +101,20 @@ class _Documents:
     Attributes:
         texts: The texts of the N documents.
         targets: The share of each of the C classes in each document, shape (N, C).
-        held_back: True for each excluded document, shape (N,).
+        held_out: True for each excluded document, shape (N,).
     """
 
     texts: Sequence[str]
     targets: Floats
-    held_back: NDArray[np.bool_]
+    held_out: NDArray[np.bool_]
 
-    def part(self, held_back: bool) -> list[str]:
+    def part(self, held_out: bool) -> list[str]:
         """Return the texts of either the held-out documents or the training documents.
 
         Args:
-            held_back: True for the documents that are held out from training, False for all other documents.
+            held_out: True for the documents that are held out from training, False for all other documents.
         """
-        return [text for text, flag in zip(self.texts, self.held_back, strict=True) if flag == held_back]
+        return [text for text, flag in zip(self.texts, self.held_out, strict=True) if flag == held_out]
 
     def mean_ap(self, queries: Floats, database: Floats) -> float:
         """Return the mean average precision of searches in the training documents.
@@ -127,7 +127,7 @@ class _Documents:
             database: The vectors of the n other documents, shape (n, K).
         """
         main = self.targets.argmax(axis=1)
-        scores = same_class_scores(queries, database, main[self.held_back], main[~self.held_back])
+        scores = same_class_scores(queries, database, main[self.held_out], main[~self.held_out])
         return float(np.nanmean(scores.map11))
 
 
@@ -244,10 +244,10 @@ def _learning_curve(
     curve: list[float] = saved.state.get("curve", [])
     if saved.state.get("stage") == _FINAL:
         return curve
-    run = _Run(documents.part(held_back=False), documents.targets[~documents.held_back], vectors, options)
+    run = _Run(documents.part(held_out=False), documents.targets[~documents.held_out], vectors, options)
     if saved.state:
         run.restore(saved.state["run"])
-    queries = run.count(documents.part(held_back=True))
+    queries = run.count(documents.part(held_out=True))
 
     def quality() -> float:
         return documents.mean_ap(run.network.encode(queries), run.network.encode(run.counts))
@@ -267,7 +267,7 @@ def _train_on_all(run: _Run, epochs: int, curve: list[float], saved: Checkpoint,
         run: The network to train, which is changed in place.
         epochs: The total number of epochs, including epochs before an interruption.
         curve: The learning curve of the evaluation, which is saved to the checkpoint as well.
-        saved: The checkpoint, to continue from and to save the state to.
+        saved: The checkpoint file, from which the training continues and to which its state is saved.
         steps: A counter of the processed documents, which reports the progress.
     """
     if saved.state.get("stage") == _FINAL:
@@ -294,7 +294,7 @@ def _comparison(documents: _Documents, vectors: WordVectors, curve: list[float],
     if not curve:
         return {"map11": {}, "better": None}
     mean = build_model("mean", vectors)
-    queries, database = documents.part(held_back=True), documents.part(held_back=False)
+    queries, database = documents.part(held_out=True), documents.part(held_out=False)
     plain = documents.mean_ap(mean.encode(queries), mean.encode(database))
     scores = {"vectors": plain, "untrained": curve[0], "trained": curve[epochs]}
     return {"map11": scores, "better": scores["trained"] > max(scores["vectors"], scores["untrained"])}

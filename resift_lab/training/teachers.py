@@ -116,7 +116,10 @@ class Teacher:
         """Encode texts, check the vectors, and scale them to unit length.
 
         Args:
-            texts: At most :data:`CALL` texts.
+            texts: The n texts, at most :data:`CALL`.
+
+        Returns:
+            Vectors of shape (n, D) for D dimensions. Each is a unit vector or a zero vector.
 
         Raises:
             BadInput: If the vectors have a wrong shape, or values that are NaN or infinite.

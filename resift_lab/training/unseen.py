@@ -66,8 +66,8 @@ class LinearMap:
     def extended(self, words: Sequence[str], rows: Floats, weights: Floats, info: dict[str, Any]) -> WordVectors:
         """Create a table of the trained words, followed by all other words of the original table.
 
-        The vectors of the other words are predicted. The weight of each other word is half of a typical large weight,
-        the 0.9 quantile of the trained words' weights.
+        The vectors of the other words are predicted. The weight of each other word is half of the 0.9 quantile of the
+        trained words' weights.
 
         Args:
             words: The V trained words.

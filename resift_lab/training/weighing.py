@@ -22,7 +22,7 @@ from resift_lab.training.gate import MIN_JUDGES, Gate
 DOCUMENTS = 5000
 _MIN_WORDS = 4
 # Documents that the gate searches for, and queries for each. The model was not trained on any document, so no document
-# needs to be held back.
+# needs to be held out.
 _JUDGES = 1000
 _ROUNDS = 3
 

@@ -1,6 +1,6 @@
 """Training of word2doc with titles and keywords of documents as queries.
 
-Two keywords of each document are held back (:mod:`resift_lab.training.word2doc_pairs`). The first is used to choose the
+Two keywords of each document are held out (:mod:`resift_lab.training.word2doc_pairs`). The first is used to choose the
 weight of the retriever's scores, the second to evaluate the model, as it is and with several kinds of typing errors.
 
 Half of the training queries have a typing error. The context of a query consists of the documents that the hashed
@@ -78,7 +78,7 @@ def train(
         )
     pairs = training_pairs(documents.titles, documents.bodies, options.keywords, options.seed)
     if not pairs.queries or not pairs.judging:
-        raise BadInput("the documents have no keywords to train on and to hold back", expected="longer texts")
+        raise BadInput("the documents have no keywords to train on and to hold out", expected="longer texts")
     texts = [f"{title}\n{body}" for title, body in zip(documents.titles, documents.bodies, strict=True)]
     _, frequency = count_documents(texts)
     retriever, view, speller = HashedRetriever.build(texts), QueryView(vectors), Speller(dict(frequency.most_common()))
@@ -190,8 +190,8 @@ class _Network(torch.nn.Module):  # type: ignore[misc]
     def optimizers(self, rate: float) -> list[torch.optim.Optimizer]:
         """Create the optimisers of the network.
 
-        Adam trains the layers. Sparse Adam trains the arrays with a row for each document, of which a step changes few
-        rows.
+        Adam trains the layers. Sparse Adam trains the arrays that have a row for each document, because a training step
+        changes only a few of these rows.
 
         Args:
             rate: The learning rate.

@@ -13,8 +13,8 @@ from resift_lab.word2doc.keywords import rake
 
 # Keywords that are taken from a document's first sentence, before all others.
 _FROM_FIRST_SENTENCE = 2
-# Keywords of a document with fewer keywords than this are not held back.
-_MIN_TO_HOLD_BACK = 3
+# Keywords of a document with fewer keywords than this are not held out.
+_MIN_TO_HOLD_OUT = 3
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ def training_pairs(titles: Sequence[str], bodies: Sequence[str], keywords: int, 
         titles: The titles of the documents.
         bodies: The bodies of the documents.
         keywords: The maximum number of keywords of a document.
-        seed: The seed for the choice of held-back keywords.
+        seed: The seed for the choice of held-out keywords.
     """
     keywords_of = [_keywords(title, body)[:keywords] for title, body in zip(titles, bodies, strict=True)]
-    choosing, judging = _held_back(titles, keywords_of, seed)
+    choosing, judging = _hold_out(titles, keywords_of, seed)
     pairs = TrainingPairs(queries=[], documents=[], choosing=choosing, judging=judging)
     for document, (title, document_keywords) in enumerate(zip(titles, keywords_of, strict=True)):
         candidates = [title, *document_keywords] if title.strip() else document_keywords
@@ -76,7 +76,7 @@ def _keywords(title: str, body: str) -> list[str]:
     return list(dict.fromkeys(chain(rake(first, _FROM_FIRST_SENTENCE), rake(rest or body), rake(title))))
 
 
-def _held_back(
+def _hold_out(
     titles: Sequence[str], keywords_of: Sequence[Sequence[str]], seed: int
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Hold out two random keywords of each document that has at least three keywords. Training does not use them.
@@ -97,9 +97,9 @@ def _held_back(
     choosing: dict[str, int] = {}
     judging: dict[str, int] = {}
     for document, (title, keywords) in enumerate(zip(titles, keywords_of, strict=True)):
-        # A title is always a training query, so it cannot be held back.
+        # A title is always a training query, so it cannot be held out.
         unique = [keyword for keyword in keywords if documents_with[keyword] == 1 and keyword != title.lower()]
-        drawn = rng.permutation(len(unique))[:2] if len(keywords) >= _MIN_TO_HOLD_BACK else ()
-        for held_back, number in zip((choosing, judging), drawn, strict=False):
-            held_back[unique[number]] = document
+        drawn = rng.permutation(len(unique))[:2] if len(keywords) >= _MIN_TO_HOLD_OUT else ()
+        for held_out, number in zip((choosing, judging), drawn, strict=False):
+            held_out[unique[number]] = document
     return choosing, judging

@@ -135,8 +135,9 @@ def _accuracies(ranks: Ranks) -> dict[str, float]:
         ranks: The ranks of the correct documents, by the name of the system.
 
     Returns:
-        The accuracies, such as ``word2doc@10``, and two numbers of queries: for ``wins``, only word2doc ranks the
-        correct document first, and not the retriever alone. For ``losses``, only the retriever does.
+        The accuracies, such as ``word2doc@10``, and two counters. ``wins`` is the number of queries for which word2doc
+        ranks the correct document first and the retriever alone does not. ``losses`` is the number of queries for which
+        only the retriever ranks it first.
     """
     accuracies = {f"{name}@{k}": float((system <= k).mean()) for k in (1, _DEPTH) for name, system in ranks.items()}
     network_first, retriever_first = ranks["word2doc"] == 1, ranks["retriever"] == 1

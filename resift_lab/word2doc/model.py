@@ -45,10 +45,12 @@ _BUCKETS = 2**15
 class QueryView:
     """Encodes a query as a vector of D + 256 dimensions, which also represents misspelled words.
 
-    The first D dimensions are the weighted sum of the vectors of the query's words. The last 256 dimensions are the sum
-    of the vectors of its character n-grams: the n-grams of two to four characters of each ``"<word>"`` are hashed into
-    32,768 buckets, and each bucket has a random vector. Both parts are scaled to unit length. The first part is zero if
-    the query has no known word, and the second part is zero if it has no n-gram.
+    The first D dimensions are the weighted sum of the vectors of the query's words. The last 256 dimensions represent
+    the spelling of the query, as the sum of the vectors of its character n-grams. For these vectors, the n-grams of two
+    to four characters of each ``"<word>"`` are hashed into 32,768 buckets, and each bucket has a random vector.
+
+    Both parts are scaled to unit length. The first part is zero if the query has no known word. The second part is zero
+    if the query has no n-gram.
 
     Args:
         table: Word vectors of D dimensions.

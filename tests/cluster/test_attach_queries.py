@@ -69,7 +69,7 @@ def test_queries_are_learned_from_an_index_and_a_deployed_model(
     result, folder = trained
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
-    # the few documents that are held back here say no more of the ranks; test_static_queries.py has enough of them
+    # the few documents that are held out here say no more of the ranks; test_static_queries.py has enough of them
     assert not found["worse"]
     assert found["cosine"] > 0.8
     learned = load_model(folder)

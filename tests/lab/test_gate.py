@@ -68,7 +68,7 @@ def test_a_model_replaces_another_if_it_is_better() -> None:
 def test_few_documents_are_too_few_only_without_a_significant_difference() -> None:
     text = np.full(10, 0.5)
     assert Verdict(0.0, text, text, 1.0).reason == "10 documents are too few to tell"
-    reason = "nDCG@10 of 10 held-back documents 0.500 by the text alone, 0.600 with vectors, p 0.0020"
+    reason = "nDCG@10 of 10 held-out documents 0.500 by the text alone, 0.600 with vectors, p 0.0020"
     assert Verdict(0.5, text + 0.1, text, 0.002).reason == reason
 
 

@@ -179,7 +179,7 @@ def test_passages_are_consecutive_words_of_a_text() -> None:
     ("texts", "vectors", "expected"),
     [
         (["fire"] * 40, None, "0 documents of 2 words or more"),
-        (["noise0 noise1"] * 40, None, "no held-back document has two different passages"),
+        (["noise0 noise1"] * 40, None, "no held-out document has two different passages"),
         (
             documents(40, 4),
             np.random.default_rng(5).normal(size=(40, 12)),

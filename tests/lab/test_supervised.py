@@ -23,7 +23,7 @@ from resift_lab.commands.train import train as train_commands
 from resift_lab.evaluation.data import read_labelled
 from resift_lab.training.boew import RoBoew, class_means, entropy
 from resift_lab.training.documents import segment_counts
-from resift_lab.training.labels import class_shares, hold_back
+from resift_lab.training.labels import class_shares, hold_out
 from resift_lab.training.options import ENTROPIES, RnBofOptions, RoBoewOptions
 from resift_lab.training.rnbof import untrained_network
 from resift_lab.training.supervised import train
@@ -227,7 +227,7 @@ def test_seeds(table: WordVectors, corpus: tuple[list[str], list[str]]) -> None:
     assert hashes[0] == hashes[1] != hashes[2]
 
 
-def test_without_held_back_documents(table: WordVectors, corpus: tuple[list[str], list[str]]) -> None:
+def test_without_held_out_documents(table: WordVectors, corpus: tuple[list[str], list[str]]) -> None:
     _, summary = train(*corpus, table, RoBoewOptions(**{**SMALL, "epochs": 2, "validation": 0}))
     assert (summary["better"], summary["map11"], summary["held_back"], summary["epochs"]) == (None, {}, 0, 2)
 
@@ -251,13 +251,13 @@ def test_soft_labels(table: WordVectors, corpus: tuple[list[str], list[str]]) ->
     assert class_shares([{"a": 2}, 7])[1].tolist() == [[0, 1], [1, 0]]
 
 
-def test_held_back_is_stratified_and_spares_single_documents() -> None:
+def test_held_out_is_stratified_and_spares_single_documents() -> None:
     classes = np.repeat([0, 1, 2, 3], [100, 40, 1, 2])
-    held = hold_back(classes, 0.1, 0)
+    held = hold_out(classes, 0.1, 0)
     assert np.abs(np.bincount(classes[held], minlength=4) - [10, 4, 0, 0]).max() <= 1
     assert not held[140]
-    assert not hold_back(classes, 0, 0).any()
-    assert (held != hold_back(classes, 0.1, 1)).any()
+    assert not hold_out(classes, 0, 0).any()
+    assert (held != hold_out(classes, 0.1, 1)).any()
 
 
 def test_vocabulary_start(table: WordVectors) -> None:

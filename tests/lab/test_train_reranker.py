@@ -258,7 +258,7 @@ def test_the_command_uses_the_parts_of_a_folder(tmp_path: Path, table: WordVecto
     train = ["train", "reranker", "--collection", data, "--vectors", tmp_path / "vectors", "--set", "pool=20"]
     ran = resift(*train, "--set", "negatives=8", "--set", "rate=0.003", "--out", out)
     assert ran.exit_code == 0, ran.output
-    assert "120 held back" in ran.output
+    assert "120 held out" in ran.output
     model = LateInteraction.load(out)
     found = collection()
     assert set(fingerprints_in(model.info)) == set(fingerprints(found.queries[:280]))

@@ -53,7 +53,7 @@ def resift(*arguments: str | Path) -> Result:
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
-def test_held_back_keywords_are_never_trained_on() -> None:
+def test_held_out_keywords_are_never_trained_on() -> None:
     documents = corpus()
     pairs = training_pairs(documents.titles, documents.bodies, 6)
     learnt = {query.lower() for query in pairs.queries}

@@ -86,8 +86,8 @@ class Late:
     def fit(self, documents: Sequence[str]) -> NDArray[np.int64]:
         """Prepare the N documents for scoring.
 
-        A late-interaction reranker has no single vector per document. The returned rows only have the shape of such
-        vectors.
+        A late-interaction reranker compares single words, so there is no vector for the whole document. The returned
+        rows are placeholders, which tell the similarity function which document to score.
 
         Args:
             documents: The texts of the documents.
@@ -108,8 +108,8 @@ class Late:
     def queries(self, texts: Sequence[str]) -> NDArray[np.int64]:
         """Store the texts of n queries for scoring.
 
-        A late-interaction reranker has no single vector per query. The returned rows only tell the similarity function
-        which stored queries to score.
+        A late-interaction reranker compares single words, so there is no vector for the whole query. The returned rows
+        are placeholders, which tell the similarity function which stored query to score.
 
         Args:
             texts: The texts of the queries.

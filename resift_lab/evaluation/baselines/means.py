@@ -13,7 +13,7 @@ def mean_system(vectors: WordVectors, weighting: str) -> Encoder:
 
     Args:
         vectors: Word vectors, the most frequent words first. The weights that are stored with the vectors are ignored.
-        weighting: Name of the weighting, see :func:`resift.encoders.tables.weights_by_rank`. ``none`` is the unweighted
+        weighting: Name of the weighting, ``none``, ``zipf`` or ``sif``. ``none`` is the unweighted
             mean, ``zipf`` the pooling of model2vec.
     """
     return Encoder(Model("mean", weight_by_rank(vectors, weighting), "mean", "cosine").encode)
@@ -24,7 +24,7 @@ def weight_by_rank(vectors: WordVectors, weighting: str) -> WordVectors:
 
     Args:
         vectors: Word vectors, the most frequent words first.
-        weighting: Name of the weighting, see :func:`resift.encoders.tables.weights_by_rank`.
+        weighting: Name of the weighting, ``none``, ``zipf`` or ``sif``.
 
     Returns:
         A new table with the same vectors.

@@ -33,7 +33,9 @@ class Sif:
         self._model = _RawMean("sif", weight_by_rank(vectors, "sif"), "mean", "jaccard")
 
     def fit(self, documents: Sequence[str]) -> Floats:
-        """Compute the common direction of the document vectors, their first singular vector, and subtract it from them.
+        """Encode the documents, and remove the common direction of their vectors.
+
+        The common direction is the first singular vector of the document vectors.
 
         Args:
             documents: The texts of the N documents.

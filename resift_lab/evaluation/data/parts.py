@@ -41,7 +41,7 @@ def split_in_blocks(collection: Collection, shares: Sequence[float] | None) -> S
             allows training the final model on all queries (``train_on_all``).
 
     Returns:
-        The collection and its split, see :func:`block_split`.
+        The collection, with the positions of the queries in each block.
     """
     return SplitCollection(collection, block_split(collection, shares or DEFAULT_SHARES), shares is None)
 

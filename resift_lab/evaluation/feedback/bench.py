@@ -38,7 +38,7 @@ class BenchOptions:
 
     Attributes:
         idf: Function that returns the inverse document frequency of a word. None uses the word vectors of the evaluated
-            system, or the packaged word vectors if the system has none.
+            system, or the word vectors that come with Resift if the system has none.
         alpha: Weight of the vector similarity in searches without feedback, 0 to 1. None uses the system's own weight.
         whole: Whether feedback ranks all documents. If False, feedback reranks only the first hits of a search, the
             rescore window.

@@ -11,7 +11,7 @@ from resift.errors import BadInput
 from resift_lab.evaluation.data import Collection
 from resift_lab.evaluation.feedback.bench import FeedbackBench, Scores
 from resift_lab.evaluation.feedback.protocol import FeedbackProtocol
-from resift_lab.evaluation.protocol import CONDENSED, condensed_metrics, graded_metrics, is_pool
+from resift_lab.evaluation.protocol import CONDENSED, condensed_metrics, graded_metrics, has_irrelevant_judgements
 
 # queries are related if they share at least this fraction of the relevant documents of the smaller set
 _RELATED = 0.3
@@ -48,9 +48,9 @@ class Graded(FeedbackProtocol):
         self.documents, self.queries, self._grades = collection.documents, collection.queries, collection.grades
         self.skipped = collection.skipped
         self._relevant = [{row for row, grade in grades.items() if grade > 0} for grades in collection.grades]
-        self._is_pool = is_pool(collection)
-        self.unjudged = unjudged or UNJUDGED[not self._is_pool]
-        self.metrics = ("ndcg@10", "map", "recall@10", "mrr@10", *(CONDENSED if self._is_pool else ()))
+        self._has_negatives = has_irrelevant_judgements(collection)
+        self.unjudged = unjudged or UNJUDGED[not self._has_negatives]
+        self.metrics = ("ndcg@10", "map", "recall@10", "mrr@10", *(CONDENSED if self._has_negatives else ()))
 
     def first(self, bench: FeedbackBench, query: int) -> Scores:
         """Run a query without a session, to get the ranking that the simulated user judges first.
@@ -102,7 +102,7 @@ class Graded(FeedbackProtocol):
         residual = scores.copy()
         residual[list(excluded)] = -np.inf
         values = graded_metrics(residual, grades)
-        if self._is_pool:
+        if self._has_negatives:
             values |= condensed_metrics(residual, grades)
         return [values[name] for name in self.metrics]
 

@@ -102,6 +102,9 @@ def _classifier(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
 def _whitened(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
     """Rank all N documents with Rocchio's formula in a half-whitened vector space.
 
+    The formula moves the query vector towards the relevant and away from the irrelevant documents. Half-whitening
+    divides each principal component of the vectors by the square root of its singular value.
+
     Args:
         bench: Documents and queries, with their half-whitened vectors.
         query: Position of the query.
@@ -198,9 +201,10 @@ def _refit(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
 
 
 def _mixed(bench: FeedbackBench, query: int, vector: NDArray[Any], judged: Judged) -> Scores:
-    """Multiply the BM25 scores of all N documents by exp(beta · cosine), with their cosine to a given vector.
+    """Score all N documents by BM25 and by their similarity to a vector.
 
-    The factor beta is the one that a session with the same judgements would use.
+    The BM25 score of a document is multiplied by exp(beta · cosine), where cosine is the similarity of the document's
+    vector to ``vector``. A search in a session with the same judgements would use the same beta.
 
     Args:
         bench: Documents and queries.

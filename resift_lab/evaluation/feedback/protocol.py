@@ -56,8 +56,8 @@ class FeedbackProtocol:
             query: Position of the query.
             scores: Scores of the N documents, shape (N,), whose order the user sees.
             judged: Judgements of earlier rounds. These documents are not judged again.
-            options: Number of judgements, and the probability of an opposite judgement.
-            rng: Random generator for the opposite judgements.
+            options: Number of judgements, and the probability that the user gives the opposite of the right judgement.
+            rng: Random generator that decides which judgements are the opposite.
 
         Returns:
             Pairs of a document's position and its grade, 1 (relevant) or -1 (irrelevant).

@@ -97,7 +97,8 @@ def _without_unjudged(rankings: Sequence[Scores], turn: Turn) -> list[float]:
 
     Args:
         rankings: Scores of the N documents in each ranking, each of shape (N,).
-        turn: The question, with the grades and the user's marks. A document with a grade or a mark is judged.
+        turn: The question, with the grades of the test collection and the user's own judgements (marks). A document
+            with a grade or a mark is judged.
 
     Returns:
         nDCG@5 of each ranking without the unjudged documents, followed by the share of judged documents among the first
