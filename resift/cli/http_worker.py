@@ -216,7 +216,10 @@ def _network(address: str) -> str:
 
 
 class _Task(WSGITask):  # type: ignore[misc]
-    """A request to the application, whose environment states how long it has waited for a thread."""
+    """A request to the Flask application.
+
+    The WSGI environment of the request states how long the request has waited for a thread.
+    """
 
     def get_environment(self) -> dict[str, Any]:
         """Return the WSGI environment."""

@@ -323,8 +323,8 @@ class Engine(ABC):
             headers: The caller's HTTP headers, which are passed on to the engine.
 
         Returns:
-            A mapping from document ids to vectors of shape (n_dimensions,), which may be rounded as in :meth:`search`.
-            Documents without a vector are left out.
+            A mapping from document ids to vectors of shape (n_dimensions,). Documents without a vector are left out.
+            The values may be rounded, as in the vectors that :meth:`search` returns.
         """
         body = {"query": {"ids": {"values": list(ids)}}, "size": len(ids), "_source": False}
         result = self.search(index, {**body, **PLAIN}, field, headers)

@@ -162,7 +162,13 @@ def _stemmed(word: str) -> str:
 
 @cache
 def _normalizer(analyzer: str) -> Callable[[str], str]:
-    """Return a function that converts a word to the term that the analyzer would index. Stop words give ""."""
+    """Return a function that converts a word to the term that an analyzer would index.
+
+    The function returns "" for a stop word.
+
+    Args:
+        analyzer: The name of the analyzer, such as "english".
+    """
     if analyzer in LANGUAGES:
         return _language_stemmer(analyzer)
     return _stemmed if analyzer == "english" else _lowered

@@ -155,7 +155,12 @@ class Database:
         db.execute("COMMIT")
 
     def _is_new(self, db: sqlite3.Connection) -> bool:
-        """Return whether the file is new. No format version is stored in a new file.
+        """Return whether the database file is new.
+
+        A new file contains no format version yet.
+
+        Args:
+            db: The connection to the file.
 
         Raises:
             ResiftError: If the file has the format of another version of Resift. The constructor's argument
@@ -289,7 +294,7 @@ class SqliteSessionStore(SessionStore):
         return ((id, _stored(*row)) for id, *row in rows)
 
     def scan_indices(self) -> Iterator[tuple[str, Any]]:
-        """Return an iterator over the ids and index names of all sessions."""
+        """Yield the id of each stored session, and the names of the indices that contain its judged documents."""
         with self._database.transaction(write=False) as db:
             rows = db.execute("SELECT id, CAST(indices AS BLOB) FROM session_log ORDER BY id").fetchall()
         return ((id, _value(indices)) for id, indices in rows)

@@ -250,7 +250,7 @@ class ParsedSearch:
             page: The row numbers of the hits on the page.
 
         Returns:
-            Lists of names, by row number.
+            The names of the matching clauses, by row number.
         """
         matched_names: dict[int, list[str]] = {row: [] for row in page.tolist()}
         queries = [self.query, *(rescore.query for rescore in self.rescores)]
@@ -263,7 +263,7 @@ class ParsedSearch:
         return matched_names
 
     def _rescored(self, view: View, ranking: Matches, window: int) -> Matches:
-        """Apply all rescore steps to the first hits of a ranking, and drop all other hits, as OpenSearch does.
+        """Apply all rescore steps to the first hits of a ranking. All other hits are dropped, as in OpenSearch.
 
         Args:
             view: The view of the index.

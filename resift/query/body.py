@@ -84,7 +84,7 @@ class Query:
 
     @property
     def has_inner_hybrid(self) -> bool:
-        """Whether a ``hybrid`` query is inside another clause. OpenSearch accepts that only in a few forms."""
+        """Whether a ``hybrid`` query is inside another clause. OpenSearch allows this only in a few cases."""
         return any(isinstance(clause, HybridClause) and clause is not self.root for clause in self.root.walk())
 
     @property

@@ -81,9 +81,9 @@ def _values_of(name: str, items: Iterable[Any]) -> Iterator[str]:
 
 
 def _is_template(key: str, value: Any) -> bool:
-    """Return whether a part of a search body is a template that OpenSearch turns into a query.
+    """Return whether a part of a search body is a template, which OpenSearch converts to a query.
 
-    Two kinds of parts contain templates: ``ml_inference``, and ``collate`` in a suggester.
+    Only ``ml_inference``, and ``collate`` in a suggester, contain templates.
 
     Args:
         key: The key of the part in the search body.

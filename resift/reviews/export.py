@@ -72,7 +72,7 @@ def table(decisions: Mapping[str, Sequence[Event]], texts: Texts) -> Iterator[st
 
 
 def escaped(id: str) -> str:
-    r"""Return an id without white space and control characters, which are percent-encoded.
+    r"""Return an id in which white space, control characters and percent signs are percent-encoded.
 
     >>> escaped("a b\n50%")
     'a%20b%0A50%25'

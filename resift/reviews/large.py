@@ -112,6 +112,9 @@ class LargeSet(DocumentSet):
 
         Args:
             labels: The judged documents, with True for relevant documents.
+
+        Returns:
+            The loaded documents with their texts.
         """
         texts = {id: self._loaded.text(id) for id in labels if id in self._loaded.places}
         texts |= self._stored.scan(ids=[id for id in labels if id not in texts])

@@ -109,7 +109,7 @@ class LazySet(DocumentSet):
         return self.load().reasons(id, labels, count)
 
     def load(self) -> DocumentSet:
-        """Return the set with its texts. Load the texts if necessary.
+        """Return the documents with their texts, which are loaded from the engine by the first call.
 
         Raises:
             DeadlineExceeded: Reading the texts takes too long.

@@ -463,7 +463,7 @@ class Review:
         return "".join(self.export_parts(format))
 
     def export_parts(self, format: str, headers: Headers = None) -> Iterator[str]:
-        """Return the judgements of the review as the parts of a text file, so that it need not fit into memory.
+        """Yield the judgements of the review as a text file, in parts, so that the whole file need not fit into memory.
 
         The texts of the documents are read from the engine. Documents that do not exist any more, or that the caller
         may not read, have no text.

@@ -206,10 +206,11 @@ class _ClauseRewriter:
         return self._clause_count <= MAX_ENGINE_CLAUSES
 
     def _text_clauses(self, clause: Clause, is_normalised: bool = False) -> Iterator[Clause]:
-        """Yield the clauses to which expansion words are added.
+        """Yield the text clauses inside a clause to which expansion words are added.
 
-        A ``hybrid`` query leaves out documents with the score 0. Words must not give these documents a score. So they
-        are added to a clause inside if the clause itself does not give a score to each document that it matches.
+        A ``hybrid`` query leaves out documents with the score 0, and expansion words must not give such documents a
+        score. Therefore, a text clause inside a ``hybrid`` query gets words only if it gives a score to each document
+        that it matches. Otherwise, its inner clauses are considered.
 
         Args:
             clause: The clause.
@@ -248,7 +249,7 @@ class _ClauseRewriter:
         relevant documents.
 
         Returns:
-            A mapping from the clause to the changed clause, or to a note with the reason why the clause cannot be
+            A mapping from each clause to the changed clause, or to a note with the reason why the clause cannot be
             changed.
         """
         feedback = self._knowledge.feedback

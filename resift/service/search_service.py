@@ -549,10 +549,11 @@ class SearchService:
         return {**body, "from": 0, "size": max(rewritten.options.window_size, body["from"] + body["size"])}
 
     def _plain_body(self, parsed: ParsedSearch, rewritten: Rewritten) -> Body:
-        """Return a body for the same search without rewriting, used to find out how feedback changed the ranks of hits.
+        """Return a search body for the same search without rewriting.
 
-        The body requests only the ids of the hits. The number of hits is at least the rescore window of the rewritten
-        search, because any hit in the window can have moved.
+        It is used to find out how feedback changed the ranks of hits. The body requests only the ids of the hits. The
+        number of hits is at least the rescore window of the rewritten search, because any hit in the window can have
+        moved.
 
         Args:
             parsed: The search request and its parsed body.

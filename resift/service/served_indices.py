@@ -36,7 +36,7 @@ class ServedIndex:
 
     @cached_property
     def searched(self) -> IndexInfo:
-        """The description of the index with which the service searches it.
+        """The description of the index that is used for searches.
 
         If the index has vectors of several models, this description names the vectors of the service's model.
 

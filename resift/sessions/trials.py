@@ -123,7 +123,11 @@ class ShownPage:
 
     @classmethod
     def read(cls, source: Mapping[str, Any]) -> ShownPage:
-        """Create a page from a JSON object in the log of queries, as returned by :meth:`to_ubi_query`."""
+        """Create a page from the JSON object that represents it in the UBI log of queries.
+
+        Args:
+            source: The JSON object, as returned by :meth:`to_ubi_query`.
+        """
         teams = source["query_attributes"]["teams"]
         team_by_id = {id: team for name, team in _TEAMS.items() for id in teams.get(name, ())}
         return cls(text_of(source["client_id"]), seconds_of(source["timestamp"]) or 0.0, team_by_id)

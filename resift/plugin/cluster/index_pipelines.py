@@ -265,7 +265,9 @@ def remove_ingest_pipeline(cluster: Cluster, index: str) -> None:
 
 
 def _owners(pipeline: Mapping[str, Any]) -> frozenset[str]:
-    """Return the names of the installations that an ingest pipeline calls.
+    """Return the names of the installations whose services encode documents in an ingest pipeline.
+
+    An installation consists of the resources that ``resift install`` created for a service.
 
     Args:
         pipeline: The body of the pipeline. If Resift did not create it, the result is empty.

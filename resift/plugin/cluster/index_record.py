@@ -98,7 +98,7 @@ class IndexRecord:
         return next((entry for entry in self.known if entry.model == model), None)
 
     def superseded_by(self, entry: IndexInfo) -> list[IndexInfo]:
-        """Return the vectors that are no longer needed once new vectors are complete.
+        """Return the descriptions of the vectors that are no longer needed once new vectors are complete.
 
         These are vectors of the same model in another field, if ``resift attach`` has added this field.
 
@@ -204,7 +204,9 @@ def describe_tunings(cluster: Cluster) -> dict[str, list[str]]:
 
 
 def read_records(cluster: Cluster, names: str = ALL_INDICES) -> dict[str, IndexRecord]:
-    """Read Resift's records of indices from the cluster. Closed and hidden indices are included.
+    """Read Resift's records of indices from the cluster. A record describes the vectors of an index.
+
+    Closed and hidden indices are included.
 
     Args:
         cluster: The cluster.

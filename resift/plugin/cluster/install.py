@@ -258,7 +258,11 @@ class Installer:
         return False
 
     def _require_key(self) -> None:
-        """Raise BadInput if a connector with an API key must be replaced, but the user passed no key."""
+        """Raise BadInput if the API key is needed again, but the user passed no key.
+
+        This is the case if a connector with an API key must be replaced. A connector is the part of a remote model with
+        the URL and the key of the service.
+        """
         if self.values["key"] is not None or self.missing_plugins:
             return
         for endpoint in REMOTE_MODELS:

@@ -247,7 +247,13 @@ def _attached_groups(cluster: Cluster, attached_names: Iterable[str]) -> Iterato
 
 
 def read_templates(cluster: Cluster) -> Iterator[Template]:
-    """Yield all templates that create indices, with the parts of their component templates."""
+    """Yield all templates that create indices.
+
+    The settings and aliases in the component templates of a template are taken into account.
+
+    Args:
+        cluster: The cluster.
+    """
     components = {
         entry["name"]: entry["component_template"].get("template", {})
         for entry in (cluster.find("/_component_template") or {}).get("component_templates", [])

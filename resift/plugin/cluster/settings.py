@@ -55,11 +55,11 @@ class Change(NamedTuple):
 
 
 def planned_changes(current: Mapping[str, Any], url: str, is_private: bool) -> list[Change]:
-    """Return the changes of cluster settings that are needed before ML Commons calls the service.
+    """Return the changes of cluster settings that are needed so that ML Commons can call the service.
 
     Args:
-        current: The settings in force, by name, including defaults.
-        url: The service's URL.
+        current: The current values of the settings, including defaults, by name.
+        url: The URL of the service.
         is_private: Whether the service may have a private address.
     """
     changes = []

@@ -92,7 +92,10 @@ def from_json(text: str) -> dict[str, Any]:
 
 
 class ClientSettings(Struct, frozen=True, kw_only=True):
-    """Settings for all connections to clusters. Each is read from the environment variable ``RESIFT_<NAME>``."""
+    """Settings for all connections to clusters.
+
+    Each setting is read from the environment variable ``RESIFT_<NAME>``.
+    """
 
     search_timeout: Annotated[
         float,

@@ -105,11 +105,11 @@ class OpenSearchSessionStore(SessionStore):
             time.sleep(0.05)
 
     def write(self, id: str, session: SessionRecord, wait: bool = True) -> bool:
-        """Write a session, unless another caller has changed it since it was read.
+        """Write a session, unless another process has changed it since it was read.
 
         Args:
             id: The id of the session.
-            session: The new contents, with the version that was read. A version of None stands for a new session.
+            session: The new contents, with the version that was read. For a new session, the version is None.
             wait: Whether the request may take several seconds. Otherwise, it has the short timeout of a search.
 
         Returns:
@@ -158,7 +158,7 @@ class OpenSearchSessionStore(SessionStore):
         return ((hit["_id"].removeprefix(_KEY), _stored(hit["_source"])) for hit in self._hits({"query": query}))
 
     def scan_indices(self) -> Iterator[tuple[str, Any]]:
-        """Return an iterator over the ids and index names of all sessions."""
+        """Yield the id of each stored session, and the names of the indices that contain its judged documents."""
         hits = self._hits({"query": {"match_all": {}}, "_source": ["indices"]})
         return ((hit["_id"].removeprefix(_KEY), hit["_source"].get("indices")) for hit in hits)
 

@@ -315,7 +315,8 @@ class SearchAttachment:
         """Add Resift's processor to the search pipeline, and change the default search pipelines of the indices.
 
         Args:
-            installation: The name of the Resift installation whose service rewrites the searches.
+            installation: The name of the installation (created by ``resift install``) whose service rewrites the
+                searches.
             model_id: The id of the remote model that sends searches to the service.
             model: The hash of the embedding model whose vectors are used, or "" for lexical searches only.
 

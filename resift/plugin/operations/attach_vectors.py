@@ -163,14 +163,14 @@ class AttachPlan(Plan):
         return Result(model=model.hash, indices=results, search_pipeline=pipeline, lines=lines, in_order=in_order)
 
     def _attach_searches(self, searches: SearchAttachment, model: Model) -> str | None:
-        """Make Resift rewrite the searches of the indices, if an installation in the cluster uses the model.
+        """Make Resift rewrite the searches of the indices, if a service with this model is installed in the cluster.
 
         Args:
             searches: The planned change of search pipelines.
             model: The model that encoded the documents.
 
         Returns:
-            The name of the search pipeline, or None if the cluster has no installation with this model.
+            The name of the search pipeline, or None if no service with this model is installed.
         """
         installation = find_installation(self.cluster, model.hash)
         if installation is None:
@@ -294,10 +294,11 @@ class _IndexAttachment:
             target.change_record(IndexRecord.without_unused_fields)
 
     def _update_pipelines(self) -> list[str]:
-        """Create or update the ingest pipeline of the index.
+        """Create or update the ingest pipeline of the index, which adds vectors to new documents.
 
         Returns:
-            The kinds of pipelines that exist for the index afterwards: "ingest", and "search" if searches are attached.
+            The kinds of pipelines that the index has afterwards: "ingest", and also "search" if Resift rewrites its
+            searches.
         """
         try:
             update_pipelines(self.cluster, self.target.name, search=False)

@@ -118,17 +118,20 @@ class DetachPlan(Plan):
 
 
 class _IndexDetachment:
-    """Removes vectors from the documents of a single index, as a part of a DetachPlan.
+    """Removes vectors from the documents of a single index.
+
+    A DetachPlan, which can remove vectors from several indices, creates an instance for each index.
 
     Args:
         cluster: The cluster.
         target: The index.
-        record: Resift's record of the index before the change, or a reconstruction if the record was lost.
+        record: Resift's description of the vectors in the index before the change, or a reconstruction if the
+            description was lost.
         model: The hash of a model whose vectors are removed, or None to remove all vectors.
 
     Attributes:
         entries: The descriptions of the vectors to remove.
-        record: The record after the change, without these vectors.
+        record: The description of the vectors after the change, without the removed vectors.
         removes_all: Whether no vectors remain in the index.
     """
 

@@ -70,7 +70,7 @@ class SearchDetachment:
 
         Args:
             current_defaults: The current default search pipelines, by index name.
-            names: The names that were attached.
+            names: The names of indices, aliases, patterns and data streams whose searches are no longer rewritten.
 
         Yields:
             The name of an index, and the name of its new default pipeline. None stands for no default pipeline.
