@@ -93,6 +93,7 @@ def test_a_link_to_a_session_of_another_key_starts_a_new_session(page: Page, pag
         shared.click("#right .card:nth-child(3) .thumb")
         assert shared.text("#toggle") == "Session · 2 marks"
         assert shared.driver.current_url != link
+        assert not shared.one("#offer").is_displayed()  # the same browser started the session of the link
         shared.run(give, anna)
         shared.driver.get(link)
         assert shared.settle().text("#toggle") == "Session · 1 mark"
@@ -105,6 +106,40 @@ def test_a_link_to_a_session_of_another_key_starts_a_new_session(page: Page, pag
         assert shared.one("#key").is_displayed()
         shared.run("sessionStorage.clear()")
     page.errors()
+
+
+CHOSEN = "chosen-by-somebody-else"
+
+
+def judged(page_app: Flask, session: str) -> list[str]:
+    """Return the documents that are judged in a session."""
+    answer = page_app.test_client().get(f"/v1/sessions/{session}").get_json()
+    return [one["document"] for one in answer.get("judgements", ())]
+
+
+def test_the_page_asks_before_it_uses_the_session_of_a_link(page: Page, page_app: Flask) -> None:
+    page.run("localStorage.removeItem('resift-sessions')")
+    page.open(q="fire", index="odd", session=CHOSEN)
+    assert "was not started in this browser" in page.text("#offer")
+    page.click("#right .card .thumb")
+    session = page.driver.current_url.partition("session=")[2].partition("&")[0]
+    assert session != CHOSEN
+    assert len(judged(page_app, session)) == 1
+    assert judged(page_app, CHOSEN) == []
+
+    page.open(q="fire", index="odd", session=CHOSEN).click("#decline")
+    assert not page.one("#offer").is_displayed()
+    assert "session=" not in page.driver.current_url
+
+    page.open(q="fire", index="odd", session=CHOSEN).click("#adopt").settle()
+    assert not page.one("#offer").is_displayed()
+    assert f"session={CHOSEN}" in page.driver.current_url
+    page.click("#right .card .thumb")
+    assert len(judged(page_app, CHOSEN)) == 1
+    page.open(q="fire", index="odd", session=CHOSEN)  # the browser remembers that the session was adopted
+    assert not page.one("#offer").is_displayed()
+    assert page.text("#toggle") == "Session · 1 mark"
+    page.errors()  # the browser logs that the session did not exist before its first mark
 
 
 @pytest.mark.parametrize("button", ["Undo", "Forget all"])

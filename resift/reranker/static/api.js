@@ -48,6 +48,18 @@ export async function call(method, path, body, signal, kind = "json") {
 
 export const newId = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 
+const OWN = "resift-sessions", MOST_OWN = 20; // sessions of this browser, one per line
+const ownSessions = () => stored("localStorage", OWN).split("\n");
+
+/** Return whether this browser started or adopted a session. Other sessions may have been chosen by somebody else. */
+export const isOwn = (id) => ownSessions().includes(id);
+
+/** Remember a session as one that this browser started or adopted, and return its id. */
+export function adopt(id) {
+  stored("localStorage", OWN, [id, ...ownSessions().filter((one) => one && one !== id)].slice(0, MOST_OWN).join("\n"));
+  return id;
+}
+
 const path = (id) => `v1/sessions/${encodeURIComponent(id)}`;
 
 /** Return a session; null if it does not exist, has expired, or this API key may not read it. */

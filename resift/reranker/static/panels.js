@@ -94,6 +94,21 @@ export function sayOffline(retry) {
   polling ??= setInterval(() => fetch("healthz", { signal: AbortSignal.timeout(3000) }).then((answer) => answer.ok && retry(), () => undefined), 2000);
 }
 
+export function hideOffer() {
+  $("offer").hidden = true;
+}
+
+/** Ask whether to use the session of a link. `adopt` and `decline` are the actions of the two buttons. */
+export function offerSession(adopt, decline) {
+  for (const [id, work] of [["adopt", adopt], ["decline", decline]]) {
+    $(id).onclick = () => {
+      hideOffer();
+      work();
+    };
+  }
+  $("offer").hidden = false;
+}
+
 export function sayOnline() {
   $("offline").hidden = true;
   clearInterval(polling);

@@ -10,7 +10,7 @@ const { index: defaultIndex } = document.body.dataset;
 const SLOW = 2000; // milliseconds
 const RECENT = "resift-recent", REMEMBERED = 6; // recent searches, stored on this device only, one per line
 const roomy = matchMedia("(min-width: 62rem)"), wide = matchMedia("(min-width: 75rem)"); // same as in the style sheet
-let state = read(location.search, defaultIndex);
+let state = fromAddress();
 let session = null; // the session as the service describes it
 let shown = null; // results of the last search
 let known = null; // description of the index: card fields, facets, examples
@@ -18,6 +18,20 @@ let methods = ["vectors"];
 let running = new AbortController(); // aborts running requests when a newer search starts
 let tasks = 0; // number of running tasks
 let typing = null, slow = null; // timers: for completions after a pause in typing, and for the notice of a slow search
+
+/** Return the state in the address. If this browser does not know its session, leave the session out, and ask. */
+function fromAddress() {
+  const found = read(location.search, defaultIndex), { session: id } = found;
+  if (!id || api.isOwn(id)) {
+    panels.hideOffer();
+    return found;
+  }
+  panels.offerSession(() => {
+    go({ session: api.adopt(id) });
+    attempt(begin);
+  }, () => go({}, { replace: true }));
+  return { ...found, session: "" };
+}
 
 async function attempt(work) {
   busy(1);
@@ -232,12 +246,12 @@ function unmoved() {
 /** Judge a document. Returns true if the session belongs to another user, so that a new session was started. */
 async function judge(key, grade) {
   const [index, document] = JSON.parse(key), judged = { index, document, query: state.query };
-  if (!state.session) go({ session: api.newId() }, { replace: true });
+  if (!state.session) go({ session: api.adopt(api.newId()) }, { replace: true });
   try {
     session = await api.judge(state.session, judged, grade);
   } catch (error) {
     if (error.code !== "session_not_found") throw error;
-    go({ session: api.newId() });
+    go({ session: api.adopt(api.newId()) });
     session = await api.judge(state.session, judged, grade);
     return true;
   }
@@ -360,6 +374,7 @@ on("clear", "click", () => {
 });
 on("home", "click", (event) => {
   event.preventDefault();
+  panels.hideOffer();
   go(read("", state.index));
   session = null;
   paintForm();
@@ -367,7 +382,7 @@ on("home", "click", (event) => {
   $("query").focus();
 });
 addEventListener("popstate", () => {
-  state = read(location.search, defaultIndex);
+  state = fromAddress();
   attempt(begin);
 });
 new ResizeObserver(hits.drawLines).observe($("columns"));
