@@ -40,10 +40,16 @@ class Speller:
         self._index = NgramIndex([word for word in frequency if len(word) >= _MIN_LENGTH])
 
     def correct(self, query: str) -> list[str]:
-        """Return the words of a query, with misspelt words corrected.
+        """Split a query into words, and correct the misspelt words.
 
         A word is misspelt if it occurs in no document. It stays unchanged if no word of the documents is similar, or if
         it has fewer than four letters.
+
+        Args:
+            query: The text of the query.
+
+        Returns:
+            The corrected words of the query, in order.
 
         >>> Speller({"settlement": 2, "fire": 1}).correct("a setlemnet fire")
         ['a', 'settlement', 'fire']

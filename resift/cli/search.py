@@ -159,7 +159,16 @@ def _shortened(value: Any) -> Any:
 
 
 def _guess_fields(hits: library.Hits) -> list[str]:
-    """Guess the names of the text fields from the hits of a search, for an index that does not store these names."""
+    """Guess the names of the text fields of an index from the hits of a search.
+
+    This is necessary for an index that does not store the names of its text fields.
+
+    Args:
+        hits: The hits, which contain the documents.
+
+    Returns:
+        The names. Empty if no field contains texts.
+    """
     try:
         return guess_fields([hit.source for hit in hits])
     except BadInput:

@@ -122,13 +122,24 @@ class SqliteEngine(Engine):
     def exact_fields(self, index: str, headers: Headers = None) -> list[str]:
         """Return the names of the fields that support exact filters (``term`` queries).
 
-        These are the fields with numbers and short strings in a sample of the documents. This engine has no mappings.
+        This engine has no mappings. Therefore, these are the fields with numbers and short strings in a sample of the
+        documents.
+
+        Args:
+            index: The name of the index.
+            headers: The HTTP headers of the caller, which this engine ignores.
         """
         hits = self.sample(index, _FIELD_SAMPLE, headers=headers).hits
         return exact_names([hit["_source"] for hit in hits], self.info(index).fields)
 
     def field_names(self, index: str) -> list[str]:
-        """Return the names of the text fields, and of the fields in a sample of the documents."""
+        """Return the names of all known fields of an index.
+
+        These are its text fields, and all fields that occur in a sample of its documents.
+
+        Args:
+            index: The name of the index.
+        """
         hits = self.sample(index, _FIELD_SAMPLE).hits
         names = [name for hit in hits for name, _ in leaves(hit["_source"]) if not is_ours(name)]
         return list(dict.fromkeys([*self.info(index).fields, *names]))
@@ -154,7 +165,16 @@ class SqliteEngine(Engine):
             return count_values(stored_sources(db, tables, rows.tolist()), fields, size)
 
     def document_counts(self, index: str, clauses: Sequence[Body], headers: Headers = None) -> list[int]:
-        """Return how many documents of an index match each query clause, in the order of the clauses."""
+        """Return how many documents of an index match each query clause.
+
+        Args:
+            index: The name of the index.
+            clauses: The query clauses.
+            headers: The HTTP headers of the caller, which this engine ignores.
+
+        Returns:
+            The numbers of documents, in the order of the clauses.
+        """
         with self._database.transaction(write=False) as db:
             tables = find_tables(db, index)
             view = self._view(db, tables)
@@ -197,7 +217,14 @@ class SqliteEngine(Engine):
         return rejected
 
     def get(self, index: str, id: str) -> tuple[dict[str, Any], Any]:
-        """Return the fields and the version number of a document.
+        """Read a document by its id.
+
+        Args:
+            index: The name of the index.
+            id: The id of the document.
+
+        Returns:
+            The fields of the document, and its version number.
 
         Raises:
             NotFound: If the index does not contain the document.

@@ -149,6 +149,9 @@ class _Parser:
     def _inner(self, query: Any) -> Clause:
         """Parse a clause that is nested in another clause.
 
+        Args:
+            query: The clause as JSON.
+
         Raises:
             BadInput: If the clauses are nested too deeply.
         """

@@ -394,7 +394,15 @@ def _combination(pipeline: Any) -> Callable[[Sequence[Matches]], Matches]:
 
 
 def _only(settings: Mapping[str, Any], technique: str) -> None:
-    """Raise UnsupportedQuery if the settings of a processor select a technique other than ``technique``."""
+    """Check that the settings of a processor select a supported technique.
+
+    Args:
+        settings: The settings of the processor. If they contain no ``technique``, the default technique is supported.
+        technique: The name of the supported technique.
+
+    Raises:
+        UnsupportedQuery: The settings select another technique.
+    """
     if settings.get("technique", technique) != technique:
         unsupported(f"the technique {settings['technique']!r} here", technique)
 

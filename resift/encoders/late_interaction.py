@@ -357,7 +357,14 @@ class LateInteraction:
 
 
 def tokenize_documents(texts: Sequence[str]) -> list[list[str]]:
-    """Split each text into words. Texts are cut to the maximum length that rerankers read."""
+    """Split each text into words.
+
+    Args:
+        texts: The texts. Each text is cut to the maximum length that rerankers read.
+
+    Returns:
+        The words of each text.
+    """
     return [tokenize(text[:_READ_CHARACTERS]) for text in texts]
 
 

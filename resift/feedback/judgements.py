@@ -72,9 +72,13 @@ class JudgedDocument:
 
 
 def source_from_grade(grade: float) -> str:
-    """Infer from its grade whether an old judgement was a click, a skipped hit or an explicit mark.
+    """Infer the source of an old judgement from its grade.
 
-    Version 0.1 of Resift stored judgements without their source, but used different grades for each source.
+    Version 0.1 of Resift stored judgements without their source. It used different grades for clicks, for skipped hits
+    and for explicit marks.
+
+    Args:
+        grade: The relevance grade of the judgement, from -1 to 1.
 
     Returns:
         ``click``, ``skip`` or ``mark``.

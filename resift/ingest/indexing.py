@@ -168,10 +168,13 @@ class Indexer(BatchWriter):
             self.engine.create(self.index, fields, self.model, analyzer)
 
     def _read(self, records: Iterable[Record | BadLine]) -> Iterator[Record]:
-        """Yield all documents, and write invalid lines to the dead-letter file.
+        """Yield all documents, and write invalid lines to the file of documents that cannot be indexed.
 
         Each document is remembered until the engine has accepted or refused it, so that no document is lost after an
         error.
+
+        Args:
+            records: The documents and the invalid lines, in the order of the files.
         """
         for record in records:
             self.report.last_read = record.file, record.line

@@ -201,7 +201,11 @@ def _text_and_settings(clause: Clause) -> tuple[str, Mapping[str, Any]]:
 
 
 def _token_count(options: Any) -> int:
-    """Return the number of query tokens in the options of a ``neural_sparse`` clause."""
+    """Return the number of query tokens in a ``neural_sparse`` clause, or an estimate if the clause contains no tokens.
+
+    Args:
+        options: The settings of the clause for its field, which may contain the query tokens.
+    """
     tokens = options.get("query_tokens") if isinstance(options, Mapping) else None
     return len(tokens) if isinstance(tokens, Mapping) else _SPARSE_TOKENS
 

@@ -34,7 +34,14 @@ def rewrite_obstacle(query: Query, knowledge: Knowledge, in_place: bool) -> Outc
 
 
 def _fixed_form(query: Query) -> Outcome | None:
-    """Return the reason why clauses can neither be added to a query nor wrapped around it, or None if they can."""
+    """Check that clauses can be added to a query, or wrapped around it.
+
+    Args:
+        query: The parsed search body.
+
+    Returns:
+        The reason why neither is possible, or None if there is no obstacle.
+    """
     root = query.root
     if query.is_malformed:
         return Outcome.MALFORMED

@@ -68,5 +68,8 @@ def named_query(query: Query) -> Body:
 
     The query is wrapped in a ``bool`` clause whose name is the mark. A query that OpenSearch does not allow inside
     another query, such as ``hybrid``, is returned without the mark.
+
+    Args:
+        query: The parsed search body.
     """
     return query.root.raw if query.must_stay_bare else named_bool(must=[query.root.raw])

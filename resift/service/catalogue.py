@@ -212,7 +212,14 @@ def _title(source: Mapping[str, Any], fields: CardFields) -> str:
 
 
 def _is_searchable(info: IndexInfo, model: ModelDescription) -> bool:
-    """Return whether an index can be searched: it has vectors of the service's model, or no vectors at all."""
+    """Return whether the service can search an index.
+
+    It can if the index has vectors of the service's model, or no vectors at all.
+
+    Args:
+        info: The description of the index.
+        model: The model of the service.
+    """
     try:
         info.for_search(model)
     except ModelMismatch:
@@ -222,6 +229,10 @@ def _is_searchable(info: IndexInfo, model: ModelDescription) -> bool:
 
 def example_queries(titles: Sequence[str], texts: Sequence[str]) -> list[str]:
     """Return candidates for example queries: the first content words of each title and text.
+
+    Args:
+        titles: The titles of some documents.
+        texts: The texts of some documents.
 
     >>> example_queries(["  The <b>bush</b> fires of Sydney"], ["As seen"])
     ['bush fires Sydney', 'seen']

@@ -141,9 +141,14 @@ class Interleaved:
 
 
 def _page(search: Search) -> slice | None:
-    """Return the range of hits on the requested page, as a slice of the ranking.
+    """Return the range of hits on the requested page.
 
-    None is returned if the search cannot be interleaved, for example because it is sorted by a field.
+    Args:
+        search: The search request.
+
+    Returns:
+        A slice of the ranking, or None if the search cannot be interleaved, for example because it is sorted by a
+        field.
     """
     body = {} if isinstance(search.query, str) or is_clause(search.query) else search.query
     start, size = body.get("from", search.start), body.get("size", search.size)
@@ -153,7 +158,12 @@ def _page(search: Search) -> slice | None:
 
 
 def _first_page(search: Search, size: int) -> Search:
-    """Return a copy of a search that requests the ``size`` top hits instead of a later page."""
+    """Return a copy of a search that requests the top hits instead of a later page.
+
+    Args:
+        search: The search request.
+        size: The number of hits.
+    """
     query = search.query
     if not isinstance(query, str) and not is_clause(query):
         query = {**query, "from": 0, "size": size}

@@ -608,9 +608,13 @@ class SearchService:
 
 
 def session_summary(session: StoredSession) -> dict[str, Any]:
-    """Return the id, the creation and expiry times (Unix seconds) and the number of feedback steps of a session.
+    """Return a short description of a session, as a JSON object for a response.
 
-    :meth:`SearchService.describe` returns more details, but needs requests to the engine.
+    It contains the id, the times of creation and expiry (in Unix seconds) and the number of feedback steps. No request
+    to the engine is necessary.
+
+    Args:
+        session: The session.
     """
     return {
         "session": session.id,

@@ -453,6 +453,9 @@ def check_id(session: str) -> str:
 def check_judgements(judgements: Sequence[Judgement]) -> None:
     """Check the number of judgements, and the document ids and index names in them.
 
+    Args:
+        judgements: The judgements to check.
+
     Raises:
         BadInput: There are more than MAX_JUDGEMENTS judgements, or an id or index name is not valid Unicode text.
         TextTooLong: An id or index name is too long.

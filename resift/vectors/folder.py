@@ -31,7 +31,12 @@ _READ_ERRORS = (OSError, ValueError, TypeError, AttributeError, LookupError, Ari
 
 
 def content_hash(info: dict[str, Any], words: Sequence[str], arrays: dict[str, NDArray[Any]]) -> str:
-    """Return a hash that identifies the contents of a model: its settings, words and arrays.
+    """Return a hash that identifies the contents of a model.
+
+    Args:
+        info: The settings of the model.
+        words: The words of the model.
+        arrays: The arrays of the model, by name.
 
     Returns:
         The first 16 hexadecimal digits of a SHA-256 hash.

@@ -59,7 +59,12 @@ class Cluster:
         return response if key is None else response.get(key)
 
     def count(self, index: str, query: Mapping[str, Any] | None = None) -> int:
-        """Return the number of documents in an index. With ``query``, only matching documents are counted."""
+        """Return the number of documents in an index.
+
+        Args:
+            index: The name of the index.
+            query: If given, only the documents that match this query clause are counted.
+        """
         # _count is not used, because OpenSearch refuses it if the default search pipeline of the index is missing.
         body = {"query": query or {"match_all": {}}, "size": 0, "track_total_hits": True, "search_pipeline": "_none"}
         return int(self.request("POST", f"/{quote(index, safe='')}/_search", body)["hits"]["total"]["value"])

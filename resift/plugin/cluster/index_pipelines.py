@@ -151,7 +151,11 @@ class IndexPipelines:
         return pipelines
 
     def _resolve(self, names: set[str]) -> set[str]:
-        """Return the names of all indices that the aliases, patterns and data streams in ``names`` refer to."""
+        """Return the names of all indices to which some names refer.
+
+        Args:
+            names: Names of indices, aliases and data streams, and patterns.
+        """
         indices: set[str] = set()
         for name in names:
             with suppress(NotFound):
@@ -248,7 +252,15 @@ def ingest_pipeline_owners(cluster: Cluster) -> dict[str, frozenset[str]]:
 
 
 def pipeline_kinds(cluster: Cluster, index: str) -> list[str]:
-    """Return which kinds of Resift pipelines an index has: a list that can contain "search" and "ingest"."""
+    """Return the kinds of pipelines that Resift has created for an index.
+
+    Args:
+        cluster: The cluster.
+        index: The name of the index.
+
+    Returns:
+        A list that can contain "search" and "ingest".
+    """
     kinds = []
     if index in [rewriter.index for rewriter in find_rewriters(cluster).values()]:
         kinds.append("search")

@@ -63,7 +63,14 @@ def pipeline_uses(cluster: Cluster) -> Iterator[PipelineUse]:
 
 
 def _bodies(cluster: Cluster) -> Iterator[tuple[str, str, Any]]:
-    """Yield the kind, the name and the body of each resource that may use a pipeline."""
+    """Yield all resources of a cluster that may use a pipeline: indices, templates and ingest pipelines.
+
+    Args:
+        cluster: The cluster.
+
+    Yields:
+        The kind, the name and the body of a resource. For an index, the body is its settings.
+    """
     path = f"/{ALL_INDICES}/_settings/{','.join(_SETTINGS)}"
     indices = cluster.request("GET", path, flat_settings="true", **ALL_STATES)
     for name, entry in indices.items():

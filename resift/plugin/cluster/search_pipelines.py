@@ -335,11 +335,19 @@ def _processor_settings(pipeline: Mapping[str, Any] | None) -> dict[str, Any] | 
 
 
 def _content(pipeline: Mapping[str, Any]) -> str:
-    """Return a fingerprint of a pipeline's body. The description does not affect the fingerprint."""
+    """Return a fingerprint of a search pipeline, to detect later changes.
+
+    Args:
+        pipeline: The body of the pipeline. Its description does not affect the fingerprint.
+    """
     return fingerprint(json.dumps({**pipeline, "description": ""}, sort_keys=True))
 
 
 def _is_unedited(pipeline: Mapping[str, Any]) -> bool:
-    """Return whether Resift created a pipeline, and nobody has edited the pipeline since."""
+    """Return whether Resift created a search pipeline and nobody has edited it since.
+
+    Args:
+        pipeline: The body of the pipeline.
+    """
     stamp = Stamp.read(pipeline.get("description"))
     return stamp is not None and stamp.content == _content(pipeline)

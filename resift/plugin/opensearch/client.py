@@ -428,7 +428,12 @@ def has_only_rewriting_pipeline(client: OpenSearch, index: str, headers: Headers
 
 
 def _only_rewrites_or_missing(client: OpenSearch, pipeline: str) -> bool:
-    """Return whether a search pipeline has no processor except Resift's, or does not exist."""
+    """Return whether a search pipeline does nothing except rewrite searches with Resift, or does not exist.
+
+    Args:
+        client: The client.
+        pipeline: The name of the search pipeline.
+    """
     path = f"/_search/pipeline/{quote(pipeline, safe='')}"
     params = {"request_timeout": _PIPELINE_SECONDS, "ignore": 404}
     try:

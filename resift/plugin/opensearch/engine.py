@@ -399,7 +399,16 @@ class OpenSearchEngine(Engine):
         return {**prepared, **PLAIN} if only_rewrites else prepared
 
     def document_counts(self, index: str, clauses: Sequence[Body], headers: Headers = None) -> list[int]:
-        """Return how many documents of an index match each query clause, in the order of the clauses."""
+        """Return how many documents of an index match each query clause.
+
+        Args:
+            index: The name of an index, alias or data stream, or a pattern.
+            clauses: The query clauses.
+            headers: The HTTP headers of the caller.
+
+        Returns:
+            The numbers of documents, in the order of the clauses.
+        """
         if not clauses:
             return []
         # A single aggregation over all documents is fast, because Lucene mostly knows these counts. Sixty searches took
@@ -437,6 +446,10 @@ class OpenSearchEngine(Engine):
     def get(self, index: str, id: str) -> tuple[dict[str, Any], Any]:
         """Read a document by its id.
 
+        Args:
+            index: The name of the index.
+            id: The id of the document.
+
         Returns:
             The fields of the document without its vector, and its version, which :meth:`put_vectors` needs.
         """
@@ -469,9 +482,13 @@ class OpenSearchEngine(Engine):
         return self.bulk_lines([id for id, _, _ in vectors], index, lines, "update")
 
     def _check_vector_field(self, index: str, vector_field: str) -> None:
-        """Check that the vector field is mapped as a vector field.
+        """Check that a field can store vectors.
 
-        If the field is not mapped, dynamic mapping would index the vectors as plain numbers.
+        If the field is not mapped as a vector field, dynamic mapping would index the vectors as plain numbers.
+
+        Args:
+            index: The name of the index.
+            vector_field: The name of the field.
 
         Raises:
             EngineError: If the mapping lacks the field, or the field has another type.

@@ -186,9 +186,14 @@ class FailoverTransport(Transport):  # type: ignore[misc]
 
 
 def _is_quick_and_repeatable(method: str, url: str) -> bool:
-    """Return whether a node normally answers a request quickly, and whether the request may be sent to another node.
+    """Return whether a request is quick and repeatable.
 
-    Bulk requests, for example, are not quick.
+    A quick request is normally answered at once, unlike a bulk request. A repeatable request may be sent to another
+    node.
+
+    Args:
+        method: The HTTP method.
+        url: The path of the request.
     """
     is_quick = _only_reads(method, url) or "_doc" in url.split("/") or "/_create/" in url
     return is_quick and _is_repeatable(method, url)

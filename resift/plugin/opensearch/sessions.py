@@ -231,7 +231,11 @@ class OpenSearchSessionStore(SessionStore):
 
 
 def _time_limit(wait: bool) -> dict[str, float]:
-    """Return the URL parameters that set a short time limit, or no parameters if the caller can wait."""
+    """Return the URL parameters that set the time limit of a request to the cluster.
+
+    Args:
+        wait: Whether the caller can wait. Then there are no parameters. Otherwise, they set a short time limit.
+    """
     return {} if wait else {"request_timeout": SEARCH_TIMEOUT}
 
 

@@ -129,6 +129,9 @@ class OpenSearchUbiLog(UbiLog):
     def queries(self, ids: Sequence[str]) -> dict[str, UbiQuery]:
         """Look up logged queries by their query ids.
 
+        Args:
+            ids: The query ids.
+
         Returns:
             The queries, by query id. Unknown ids are left out.
         """
@@ -236,6 +239,10 @@ def _any_field(fields: Sequence[str], *values: str) -> dict[str, Any]:
     """Return a query clause that matches if at least one of the fields contains at least one of the values.
 
     The clause also searches the keyword sub-field of each field.
+
+    Args:
+        fields: The names of the fields.
+        *values: The values.
     """
     should = [{"terms": {name: list(values)}} for field in fields for name in (field, f"{field}.keyword")]
     return {"bool": {"should": should, "minimum_should_match": 1}}

@@ -150,7 +150,11 @@ class SearchAttachment:
         return is_copy and bool(uses_of(self.cluster, {self.own_name}, "search pipeline"))
 
     def _belongs_to_other_name(self, pipeline: str) -> bool:
-        """Return whether Resift created a search pipeline for another index, alias, pattern or data stream."""
+        """Return whether Resift created a search pipeline for another index, alias, pattern or data stream.
+
+        Args:
+            pipeline: The name of the search pipeline.
+        """
         body = self.pipelines[pipeline]
         return is_created_by_resift(body) and self._attached_name(body) != self.name
 

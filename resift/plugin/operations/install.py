@@ -283,7 +283,10 @@ def required_install(engine: OpenSearchEngine) -> InstallPlan | None:
 
 
 def _check_unmanaged(installer: Installer) -> None:
-    """Check that the user has declared Amazon as the provider if the cluster is an Amazon OpenSearch Service.
+    """Check that the user has declared Amazon as the provider if the cluster belongs to Amazon OpenSearch Service.
+
+    Args:
+        installer: The installer with the options of the user.
 
     Raises:
         BadInput: If AWS manages the cluster, but neither the options nor the existing installation say so.
