@@ -114,7 +114,7 @@ def document_frequency(counts: csr_matrix) -> NDArray[np.float64]:
     """Count in how many documents each word occurs.
 
     Args:
-        counts: The count of each of V words in each of n documents, shape (n, V), see :func:`sparse_counts`.
+        counts: The count of each of V words in each of n documents, shape (n, V).
 
     Returns:
         Document frequencies of shape (V,).
@@ -225,7 +225,9 @@ class DocumentFrequencies:
         return np.array([self.frequency[word] for word in words], np.float64)
 
     def weights(self, words: Sequence[str]) -> Floats:
-        """Return the inverse document frequency of each of V words, see :func:`smoothed_idf`.
+        """Return the smoothed inverse document frequency of each of V words, log((N + 1) / (n + 0.5)).
+
+        N is the number of texts, and n the number of texts that contain the word.
 
         Args:
             words: The V words.

@@ -112,7 +112,7 @@ def weighted_names(context: click.Context, parameter: click.Parameter, value: tu
         value: The values from the command line.
 
     Returns:
-        Pairs of a name and its weight, see :func:`weighted_name`.
+        Pairs of a name and its weight, which is 1 if the value contains no weight.
     """
     return [weighted_name(text) for text in value]
 
@@ -163,7 +163,7 @@ vectors_option = click.option(
     default=DEFAULT_MODEL,
     show_default=True,
     metavar="DIR",
-    help="A folder with the word vectors to start from, or resift-en for the packaged word vectors.",
+    help="A folder with the word vectors to start from, or resift-en for the word vectors that come with Resift.",
 )
 out_option = click.option("--out", required=True, type=NewFolder(), metavar="DIR", help="The folder to write.")
 seed_option = seeded("Seed of all random choices. The same seed gives the same result.")

@@ -137,7 +137,7 @@ _COMMON_OPTIONS = (
         default=DEFAULT_MODEL,
         show_default=True,
         metavar="DIR",
-        help="A folder with word vectors, or resift-en for the packaged word vectors.",
+        help="A folder with word vectors, or resift-en for the word vectors that come with Resift.",
     ),
     click.option("--model", metavar="DIR", help="A folder with a saved model, instead of --encoder and --vectors."),
     seeded("Seed of all random choices in training, intervals and tests."),

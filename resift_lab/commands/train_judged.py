@@ -54,8 +54,8 @@ judged_options = combine_options(
         show_default=True,
         metavar="DIR[=WEIGHT]",
         callback=weighted_names,
-        help="A folder with word vectors to start from, or resift-en for the packaged word vectors. May be repeated, "
-        "with weights.",
+        help="A folder with word vectors to start from, or resift-en for the word vectors that come with Resift. May "
+        "be repeated, with weights.",
     ),
 )
 

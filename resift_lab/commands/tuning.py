@@ -128,7 +128,9 @@ def _tune_weight(engine: Engine, info: IndexInfo, model: Model) -> TuningResult:
 
 
 def _values_of(engine: Engine, info: IndexInfo, source: str | Path, url: str, model: Model) -> tuple[Values, str]:
-    """Return a function that measures the quality of searches with given session constants.
+    """Return a function that measures the quality of searches with given ranking constants.
+
+    The constants determine how strongly the judgements of a session change the ranking.
 
     Args:
         engine: The engine with the index.
@@ -202,7 +204,7 @@ def _by_judged_queries(folder: Path, model: Model, start: Tuning) -> tuple[Value
 
 
 def _with_progress(values: Values, progress: Progress) -> Values:
-    """Wrap a function that evaluates constants, so that each call reports progress.
+    """Wrap a function that evaluates ranking constants, so that each call reports progress.
 
     Args:
         values: The function to wrap.
@@ -222,7 +224,7 @@ def _with_progress(values: Values, progress: Progress) -> Values:
 
 
 def _store(engine: Engine, info: IndexInfo, choice: Choice, units: str) -> TuningResult:
-    """Store the chosen constants in the index, if they are significantly better than the current constants.
+    """Store the chosen ranking constants in the index, if they are significantly better than the current constants.
 
     Args:
         engine: The engine with the index.

@@ -23,7 +23,8 @@ class System(Protocol):
     A system learns from the documents only, never from the queries. It may have these optional attributes:
 
     - ``table``: its word vectors.
-    - ``alpha`` and ``max_alpha``: the weights of its similarity relative to BM25, see :func:`weights_of`.
+    - ``alpha`` and ``max_alpha``: the weights of its similarity relative to BM25, without feedback and with much
+      feedback.
     - ``seen``: fingerprints (short hashes) of the queries that it was trained on.
     - ``note``: a warning for the user, which ``fit`` sets.
 
@@ -115,8 +116,7 @@ def known_word_share(system: System, text: str) -> float:
         text: The text of the query.
 
     Returns:
-        A number from 0 to 1, see :func:`resift.encoders.known_words.known_share`. It is 1 if the system does not use
-        word vectors.
+        A number from 0 to 1. It is 1 if the system does not use word vectors.
     """
     table = getattr(system, "table", None)
     if table is None:

@@ -94,10 +94,10 @@ def replay(client: str, events: Sequence[UbiEvent], log: Log, rank: Rank, skippe
 
     Args:
         client: The id of the client.
-        events: The events of the client, in the order of time.
+        events: The events of the client, in chronological order.
         log: The queries and documents of the log, and the settings of the replay.
         rank: The function that searches without and with the session.
-        skipped: The counts of clicks that are not replayed. They are increased in place.
+        skipped: The counters of clicks that are not replayed. They are incremented in place.
 
     Yields:
         The ranks of each clicked document without and with the session.

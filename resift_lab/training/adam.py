@@ -59,7 +59,8 @@ class Adam:
             gradient: The gradient of the loss with respect to these rows, shape (R,), or (R, D) for vectors of D
                 dimensions.
             step: The training step, counted from 1.
-            remaining: The factor by which the learning rate is multiplied, 0 to 1, see :func:`remaining_rate`.
+            remaining: The factor by which the learning rate is multiplied, 0 to 1. :func:`remaining_rate` lowers it
+                during the training.
         """
         first = self.first_moment[rows] * np.float32(_BETA_FIRST) + gradient * np.float32(1 - _BETA_FIRST)
         second = self.second_moment[rows] * np.float32(_BETA_SECOND) + gradient**2 * np.float32(1 - _BETA_SECOND)

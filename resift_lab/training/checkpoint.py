@@ -28,7 +28,7 @@ class Checkpoint:
 
     Args:
         path: The path of the file. If None, nothing is read or written.
-        inputs: A string that identifies the inputs of the training, see :func:`inputs_digest`.
+        inputs: A hash of the texts, word vectors and settings of the training, from :func:`inputs_digest`.
 
     Attributes:
         state: The state that was read from the file. It is empty if the file does not exist, or if it belongs to a

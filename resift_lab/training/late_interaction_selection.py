@@ -344,7 +344,7 @@ def _comparison(hits: _Hits, untrained: LateInteraction, trained: LateInteractio
 
     Returns:
         A dictionary with ``judges`` (the number of queries), ``systems`` (the metrics of each system), ``kept`` (the
-        better reranker), ``better`` (whether it improves the search) and ``p`` (p-values). See :func:`train_reranker`.
+        better reranker), ``better`` (whether it improves the search) and ``p`` (the p-values of the comparisons).
     """
     runs = {
         "bm25": run_retrieval(BM25(), hits.collection),

@@ -213,8 +213,8 @@ class LateInteractionOptions:
 
     Attributes:
         epochs: The number of passes over the queries. It is increased to at most 20 if a training run would have fewer
-            than 150 steps, see :meth:`epochs_for`.
-        batch: The maximum number of queries per step, see :meth:`batch_size`.
+            than 150 steps.
+        batch: The maximum number of queries per step. With few queries, a step has 1 % of them, but at least 8.
         negatives: The number of irrelevant documents that are compared with each relevant document. They are drawn
             anew in each epoch.
         pool: The number of BM25's best documents from which the irrelevant documents are drawn.

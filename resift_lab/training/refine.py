@@ -112,7 +112,8 @@ def refine(
     Args:
         vectors: The word vectors to start from.
         model_folder: The folder of the teacher, a sentence-transformers model.
-        sources: The sources of sentences, each of which is a sequence of texts, see :func:`sentences`.
+        sources: The sources of sentences, each of which is a sequence of texts. Sentences are drawn from the sources in
+            turn.
         options: The settings of the refinement.
         progress: A function that is called with the number of finished steps and the total number. The first half of
             the steps is the encoding by the teacher.

@@ -43,7 +43,9 @@ _BUCKETS = 2**15
 
 
 class QueryView:
-    """Encodes a query as a vector of D + 256 dimensions, which also represents misspelled words.
+    """Encodes queries as vectors of D + 256 dimensions, which represent the meaning and the spelling of words.
+
+    The spelling makes it possible to recognise misspelled words.
 
     The first D dimensions are the weighted sum of the vectors of the query's words. The last 256 dimensions represent
     the spelling of the query, as the sum of the vectors of its character n-grams. For these vectors, the n-grams of two
