@@ -67,13 +67,13 @@ class TtlCache(Generic[V]):
 
     @contextmanager
     def loading(self, group: Hashable) -> Iterator[None]:
-        """Let only one thread at a time load a group of values, inside a ``with`` block.
+        """Return a context manager in which only one thread at a time loads a group of values.
 
-        Other threads with an equal group wait at most one second. Inside the block, check again whether the values are
-        missing: another thread may have stored them.
+        Other threads with an equal group wait at most one second. Inside the ``with`` block, check again whether the
+        values are missing, because another thread may have stored them.
 
         Args:
-            group: What identifies the values, such as their keys.
+            group: An object that identifies the values, such as their keys.
         """
         done, deadline = threading.Event(), time.monotonic() + _MAX_WAIT
         while (other := self._loading.setdefault(group, done)) is not done:

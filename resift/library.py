@@ -289,8 +289,11 @@ class Index:
     def search(self, options: SearchOptions) -> Hits:
         """Search without relevance feedback.
 
-        Pass the options of a search, the fields of :class:`SearchOptions`, as separate arguments. The first argument is
-        the query: a text, a query clause or a whole search body.
+        Pass the fields of :class:`SearchOptions` as separate arguments. The first argument is the query: a text, a
+        query clause or a whole search body.
+
+        Returns:
+            A page of hits, best first.
 
         Raises:
             BadInput: The query is malformed, or an option is unknown or out of range.
@@ -376,12 +379,15 @@ class Session:
     def rewrite(self, body: dict[str, Any], **options: Any) -> dict[str, Any]:
         """Rewrite a search body so that its hits are ranked by this session's judgements.
 
-        Any OpenSearch client can run the new search body. If rewriting fails, or the index does not exist, the body is
-        returned unchanged and a warning is logged.
+        Any OpenSearch client can run the new search body.
 
         Args:
             body: Any search body. It is not modified.
             **options: Further options of ``ext.ml_inference``, such as ``query``, ``judged`` or ``window``.
+
+        Returns:
+            The new search body. If rewriting fails, or the index does not exist, ``body`` is returned and a warning is
+            logged.
 
         Raises:
             BadInput: The body is not a dictionary.

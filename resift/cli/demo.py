@@ -55,7 +55,7 @@ def _run(url: str, folder: str, demo: Demo) -> list[str]:
 @port_option
 @click.option("--no-serve", is_flag=True, help="Exit after the transcript, without serving the search page.")
 def demo(what: str, engine: str, port: int, no_serve: bool) -> None:
-    """Show with example documents how marks improve later searches, and serve a search page for them.
+    """Show with example documents how marking relevant hits improves later searches.
 
     The command indexes 447 passages or 288 shop products, marks relevant hits of example searches, and prints the
     rankings before and after the marks. Then it serves a search page for the documents until you press Ctrl-C.

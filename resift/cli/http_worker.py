@@ -372,8 +372,8 @@ class Connection(HTTPChannel):  # type: ignore[misc]
     def writable(self) -> bool:
         """Return whether the main loop has data to send on this connection.
 
-        The result is False while the thread that answers the request sends the data itself. In this case the base class
-        in waitress would return True. The main loop would then run without a pause, and searches would take 20 % more
+        The result is False while the thread that answers the request sends the data itself. The base class in waitress
+        would return True in this case, so the main loop would run without a pause, and searches would take 20 % more
         time.
         """
         if self.requests and self.total_outbufs_len <= self.adj.outbuf_high_watermark:
@@ -474,7 +474,8 @@ def _allowed_connections() -> int:
     The result is CONNECTIONS, or a smaller number if the process is not allowed to open enough files. This function
     first raises the limit on open files, which is often 1,024, as far as the operating system allows.
 
-    If no file could be opened any more, the main loop would use a whole CPU core to accept connections in vain.
+    With too many connections, no more files could be opened. The main loop would then use a whole CPU core for failing
+    attempts to accept further connections.
     """
     limit, maximum = resource.getrlimit(resource.RLIMIT_NOFILE)
     sufficient = _FILES * CONNECTIONS + _OTHER_FILES

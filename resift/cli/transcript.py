@@ -137,7 +137,7 @@ class Rankings:
     def ask(cls, index: Index, question: Question, session: str) -> Rankings | None:
         """Search for a question, mark the relevant documents among the first hits, and search again.
 
-        The three searches are described at :attr:`hits`.
+        For comparison, a third search ranks by BM25 only.
 
         Args:
             index: The index to search.

@@ -31,10 +31,10 @@ OPAQUE_ID: ContextVar[str | None] = ContextVar("resift_opaque_id", default=None)
 
 @contextmanager
 def retryable(value: bool) -> Iterator[None]:
-    """Set whether searches inside a ``with`` block may be sent to another node of the cluster if a node fails.
+    """Return a context manager that sets whether searches may be sent to another node if a node fails.
 
     Args:
-        value: Whether searches may be sent again.
+        value: Whether searches in the ``with`` block may be sent again.
     """
     token = RETRYABLE.set(value)
     try:

@@ -32,7 +32,7 @@ class Tuning(Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def from_json(cls, stored: Any) -> Tuning:
-        """Create search constants from the JSON that is stored with an index.
+        """Create search constants, such as the weight of vector similarity, from the JSON that is stored with an index.
 
         Args:
             stored: The stored JSON. If it is missing or malformed, the default constants are returned.

@@ -136,8 +136,11 @@ class _Parser:
             self.names[str(scalar(convert("_name", settings["_name"], str), "_name"))] = clause
         return clause
 
-    def _counted(self, count: int = 1) -> None:
+    def _count_clauses(self, count: int = 1) -> None:
         """Add ``count`` to the number of clauses of the query. Each word in each searched field counts as one clause.
+
+        Args:
+            count: The number of further clauses.
 
         Raises:
             BadInput: If the query now has more than MAX_CLAUSES clauses.
@@ -176,11 +179,11 @@ class _Parser:
         return self._by_id(frozenset(_text(value, "ids") for value in _as_list(settings.get("values"))), boost)
 
     def _by_id(self, ids: frozenset[str] | None, boost: float) -> Clause:
-        self._counted()
+        self._count_clauses()
         return RowFilter(lambda view, within: view.rows(ids, within), boost=boost)
 
     def _passing(self, test: FieldTest, boost: float) -> Clause:
-        self._counted()
+        self._count_clauses()
         return RowFilter(lambda view, within: view.passing(test, within), boost=boost)
 
     def _knn(self, name: str, settings: Mapping[str, Any], boost: float) -> Clause:
@@ -188,7 +191,7 @@ class _Parser:
             expected = f'{{"{VECTOR_FIELD}": {{"vector", "k", "filter"}}}}'
             raise BadInput("malformed knn query", value={name: settings}, expected=expected)
         vector = checked_numbers("query vector", settings["vector"], self.tables.meta.dim).astype(np.float32)
-        self._counted()
+        self._count_clauses()
         condition = None if settings.get("filter") is None else self._inner(settings["filter"])
         return Knn(vector, convert("k", settings["k"], ResultCount), condition, boost=boost)
 
@@ -240,7 +243,7 @@ class _Parser:
             return self._passing(has_any_value(name, checked), boost)
         # The values of a text field are its words. A single value has a BM25 score, several values a constant score.
         texts = [TextMatch({name: 1.0}, (term,), boost=boost) for term in dict.fromkeys(map(str, checked))]
-        self._counted(len(texts))
+        self._count_clauses(len(texts))
         if len(checked) == 1:
             return texts[0]
         return ConstantScore(Bool(should=tuple(texts), minimum_should_match=1), boost=boost)
@@ -279,7 +282,7 @@ class _Parser:
         if not terms and settings.get("zero_terms_query") == "all":
             best = max(boosts.values())
             return self._by_id(None, boost * (best + tie_breaker * (sum(boosts.values()) - best)))
-        self._counted(len(terms) * len(boosts))
+        self._count_clauses(len(terms) * len(boosts))
         return TextMatch(boosts, tuple(terms), operator == "and", tie_breaker, boost=boost)
 
     def _boosts(self, names: Sequence[Any]) -> dict[str, float]:

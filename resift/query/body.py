@@ -89,10 +89,11 @@ class Query:
 
     @property
     def must_stay_bare(self) -> bool:
-        """Whether OpenSearch accepts the query only if no clause is around it.
+        """Whether OpenSearch may reject the query inside another clause.
 
-        A ``hybrid`` query cannot be inside another clause. Reranking by maximal marginal relevance (``ext.mmr``) works
-        with a single ``knn`` or ``neural`` clause. A clause of an unknown plugin may have to be the whole query.
+        A ``hybrid`` query cannot be inside another clause. Reranking by maximal marginal relevance (``ext.mmr``)
+        requires that the query is a single ``knn`` or ``neural`` clause. A clause of an unknown plugin may have to be
+        the whole query.
         """
         return self.has_mmr or self.root.has_unknown or isinstance(self.root, HybridClause) or self.has_inner_hybrid
 

@@ -51,7 +51,7 @@ def _open(id: str, reload: bool = False) -> Review:
     return review
 
 
-def _is_served(index: str) -> bool:
+def _may_search(index: str) -> bool:
     """Return whether the caller may search an index.
 
     If the index has been deleted, the result tells whether the settings of the service allow its name.
@@ -83,7 +83,7 @@ def _by(name: str) -> str:
 def list_reviews() -> dict[str, Any]:
     """List the reviews whose indices the caller may search."""
     listed = current_service().reviews.list()
-    return {"reviews": [{"review": id, "index": index} for id, index in listed if _is_served(index)]}
+    return {"reviews": [{"review": id, "index": index} for id, index in listed if _may_search(index)]}
 
 
 @reviews.put("/<review>")
@@ -112,7 +112,7 @@ def delete_review(review: str) -> dict[str, Any]:
     service = current_service()
     index = service.reviews.index(review)
     # _open would fail if the index was deleted.
-    if not _is_served(index):
+    if not _may_search(index):
         raise index_not_served(index)
     service.reviews.delete(review)
     return {"review": review, "deleted": True}

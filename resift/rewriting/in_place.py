@@ -322,12 +322,15 @@ class _ClauseRewriter:
         return bool_clause(must=[changed], should=bonuses)
 
     def _with_words(self, clause: Clause, is_normalised: bool) -> Any:
-        """Add expansion words to a text clause, and reduce the scores of irrelevant documents in a ``hybrid`` query.
+        """Add expansion words to a text clause. In a ``hybrid`` query, also reduce the scores of irrelevant documents.
 
         Args:
             clause: The clause. If the clause does not search for a text, it is returned unchanged.
             is_normalised: Whether the clause is inside a ``hybrid`` query, where OpenSearch normalises the scores of
                 each sub-query.
+
+        Returns:
+            The new clause.
         """
         changed = self._with_added_words(clause, is_normalised)
         # In normalised lists, irrelevant documents lose score in text clauses only. In a list of vectors, an irrelevant

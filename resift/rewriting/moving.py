@@ -185,18 +185,19 @@ def _text_to_encode(clause: FieldClause, field: VectorField) -> TextToEncode | N
 
 
 def _with_tokens(clause: SparseClause, field: VectorField, own: Tokens, moved: Tokens, widens: bool) -> Body:
-    """Return a clause with its query tokens replaced.
+    """Return a sparse token clause with its query tokens replaced.
 
     Args:
         clause: The clause.
-        field: The field of the clause.
-        own: The tokens that the clause searches for.
-        moved: The moved tokens, of which some are tokens of relevant documents.
+        field: The field that the clause searches.
+        own: The tokens that the clause searches for, with their weights.
+        moved: The tokens and weights after the query was moved towards the relevant documents. They include tokens of
+            these documents.
         widens: Whether tokens of relevant documents may match further documents.
 
     Returns:
-        A clause that matches the same documents, unless it widens the search. Tokens of relevant documents only add
-        score.
+        The new clause. It matches the same documents, unless it widens the search. Tokens of relevant documents only
+        add to the score.
     """
     options = {name: value for name, value in clause.options.items() if name not in _SPARSE_ENCODING_OPTIONS}
     weights = {token: moved.get(token, min(weight, _SMALLEST_TOKEN_WEIGHT)) for token, weight in own.items()}

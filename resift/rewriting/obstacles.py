@@ -53,9 +53,12 @@ def _fixed_form(query: Query) -> Outcome | None:
 
 
 def rescore_obstacle(query: Query) -> Outcome | None:
-    """Return the reason why OpenSearch cannot rescore a search, or None if it can.
+    """Return the reason why OpenSearch cannot rescore the hits of a search, or None if it can.
 
     For example, OpenSearch does not rescore a search that is sorted by a field.
+
+    Args:
+        query: The parsed search body.
     """
     if query.has_mmr:
         return Outcome.MMR

@@ -257,11 +257,14 @@ class _Rewriter:
     def _with_unmoved_scaled(self, query: Body) -> Body:
         """Wrap a query so that documents that were judged for other queries keep their rank.
 
-        Other documents gain score from expansion words, but these documents do not. Their score is multiplied by
-        :attr:`Knowledge.unmoved_factor` to compensate.
+        Other documents gain score from expansion words. To compensate, the scores of the judged documents are
+        multiplied by :attr:`Knowledge.unmoved_factor`.
 
         Args:
             query: The query to wrap.
+
+        Returns:
+            The new query.
         """
         unmoved = self._documents(self._unmoved)
         if not unmoved:

@@ -79,7 +79,11 @@ class Interleaved:
             return answer
 
     def _trial(self, search: Search) -> Trial | None:
-        """Return the trial in which the user of a search takes part, or None."""
+        """Return the trial (an online experiment) in which the user of a search takes part, or None.
+
+        Args:
+            search: The search. Its session id identifies the user.
+        """
         if search.session is None or self._failed.get("any"):
             return None
         running = self._running.get(search.index)

@@ -115,15 +115,16 @@ def knowledge_of(
 ) -> Knowledge:
     """Collect the data with which a search is rewritten: the moved query vector, and the judged documents.
 
-    The result contains neither expansion words nor knowledge about the index's own vectors and tokens. The caller adds
-    them.
-
     Args:
         info: The names, fields and settings of the searched index.
         query: The text and vector of the query.
         feedback: The part of the session's feedback that applies to the query, or None.
         documents: All judged documents of the session, in any index.
         searched: The judged documents that are in the searched index. Only these can be hits of the search.
+
+    Returns:
+        The data. Expansion words, and data about vectors and tokens that the index's own fields contain, are missing.
+        The caller adds them.
     """
     vector = query.vector if feedback is None else feedback.transform_query(query.vector)
     homes = {document.judgement.document: document.judgement.index for document in searched}

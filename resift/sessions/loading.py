@@ -56,11 +56,11 @@ class Loader:
         """Let a thread of the pool call a function, unless a call with an equal key is pending.
 
         Args:
-            key: What the function loads.
+            key: An object that identifies the data that the function loads.
             work: The function. Its result is ignored.
 
         Returns:
-            The pending call, or None if the work was dropped.
+            The pending call, or None if the function will not be called.
         """
         with self._lock:
             pending = self._pending.get(key)

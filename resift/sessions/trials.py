@@ -218,7 +218,7 @@ class Trials:
         self.clock = clock
 
     def find(self, index: str, wait: bool = True) -> Trial | None:
-        """Return the running trial of an index, or else its latest trial.
+        """Return the running trial of an index, or else its latest trial. A trial is an online experiment.
 
         Args:
             index: The name of the index.
@@ -251,7 +251,7 @@ class Trials:
         return trial
 
     def change(self, trial: Trial, **fields: Any) -> Trial | None:
-        """Change some attributes of a trial in the store.
+        """Change some attributes of a trial (an online experiment) in the store.
 
         Args:
             trial: The trial as it was read from the store.

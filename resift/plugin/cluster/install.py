@@ -94,10 +94,10 @@ class Installer:
         return sorted(set(_PLUGINS) - self.cluster.plugins())
 
     def resources(self) -> Iterator[Resource]:
-        """Yield all resources of the installation, in the order in which they must be created.
+        """Yield all resources of the installation, such as scripts, remote models and pipelines.
 
-        Create each resource before you request the next one: pipelines contain the ids of remote models, which are only
-        known after the models have been created.
+        They are in the order in which they must be created. Create each resource before you request the next one:
+        pipelines contain the ids of remote models, which are only known after the models have been created.
         """
         yield from self._own_resources()
         if not self.missing_plugins:
@@ -117,7 +117,10 @@ class Installer:
             yield Pipeline(self.cluster, kind, f"{self.name}-{suffix}", *render(f"{suffix}-pipeline", self.values))
 
     def install(self, dry_run: bool = False) -> list[str]:
-        """Create missing resources, replace outdated resources, and change the necessary cluster settings.
+        """Install Resift in the cluster, or update an existing installation.
+
+        Missing resources, such as scripts and pipelines, are created. Outdated resources are replaced, and the
+        necessary cluster settings are changed.
 
         Args:
             dry_run: Whether to return the steps without executing them.
@@ -195,7 +198,7 @@ class Installer:
         return steps
 
     def index_pipelines(self) -> list[Resource]:
-        """Return the search and ingest pipelines of individual indices that should call this installation."""
+        """Return the search and ingest pipelines of individual indices that should call this installation's service."""
         ids = {f"{self.name}-{endpoint}": self.values[f"{endpoint}_id"] for endpoint in REMOTE_MODELS}
         installed = {**find_installations(self.cluster), self.name: self.installation}
         pipelines = IndexPipelines(self.cluster, dict(sorted(installed.items())), ids)

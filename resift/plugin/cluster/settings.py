@@ -79,10 +79,10 @@ def planned_changes(current: Mapping[str, Any], url: str, is_private: bool) -> l
 
 
 def accepted_patterns(patterns: Sequence[str], current: Mapping[str, Any]) -> list[str]:
-    """Return the URL patterns that can be written to a list of trusted endpoints.
+    """Return the URL patterns that can be written to a list of addresses that ML Commons may call.
 
-    ML Commons has checked such patterns since version 3.7. If an existing list contains an older pattern that is not
-    accepted any more, the pattern must be left out before the list can be written again.
+    ML Commons has checked these patterns since version 3.7. An existing list may contain older patterns that are not
+    accepted any more. They must be left out before the list can be written again.
 
     Args:
         patterns: The patterns.
@@ -178,8 +178,8 @@ class ClusterSettings:
     def leaving_changes(self, other_urls: Sequence[str]) -> dict[str, Any]:
         """Return the settings to write when this installation is removed, but other installations stay in the cluster.
 
-        Only the URL pattern of this installation's service is removed from the lists of trusted endpoints. It stays if
-        another installation needs it.
+        Only the URL pattern of this installation's service is removed from the lists of addresses that ML Commons may
+        call. It stays if another installation needs it.
 
         Args:
             other_urls: The service URLs of the other installations.

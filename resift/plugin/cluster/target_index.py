@@ -170,7 +170,7 @@ class Target:
         return self.cluster.count(self.name, query)
 
     def begin(self, entry: IndexInfo, model: ModelDescription) -> Target:
-        """Add a vector field to the mapping, and record that its vectors are being written.
+        """Add a vector field to the mapping, and record in the mapping that the field's vectors are being written.
 
         Args:
             entry: The description of the vectors.

@@ -42,7 +42,14 @@ class Stamp:
 
     @classmethod
     def read(cls, text: Any) -> Stamp | None:
-        """Find the stamp in the description of a resource. Return None if Resift did not create the resource."""
+        """Find the stamp in the description of a resource. A stamp identifies resources that Resift created.
+
+        Args:
+            text: The description.
+
+        Returns:
+            The stamp, or None if Resift did not create the resource.
+        """
         match = _STAMP.search(text) if isinstance(text, str) else None
         return cls(**match.groupdict()) if match else None
 

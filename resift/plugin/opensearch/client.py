@@ -69,7 +69,11 @@ class JsonSerializer(JSONSerializer):  # type: ignore[misc]
             return super().dumps(data)
 
     def loads(self, s: str) -> Any:
-        """Parse the JSON text of a response. During :func:`call_for_text`, return the text unchanged."""
+        """Parse the JSON text of a response. If :func:`call_for_text` sent the request, return the text unchanged.
+
+        Args:
+            s: The JSON text.
+        """
         if _AS_TEXT.get():
             return s
         return super().loads(s)

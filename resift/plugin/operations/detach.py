@@ -260,7 +260,14 @@ def _targets_with_vectors(cluster: Cluster, name: str) -> list[tuple[Target, Ind
 
 
 def _record(cluster: Cluster, target: Target) -> IndexRecord:
-    """Return Resift's record of an index. If a client has overwritten the record, reconstruct it from the mapping."""
+    """Return Resift's record of an index, which describes the vectors in the index.
+
+    If a client has overwritten the record, it is reconstructed from the mapping.
+
+    Args:
+        cluster: The cluster.
+        target: The index.
+    """
     record = target.record
     is_empty = not record.attached and record.current is None
     if target.unrecorded_fields or (is_empty and ingest_pipeline_owners(cluster).get(target.name)):

@@ -129,13 +129,13 @@ def _clock_row(name: str, difference: float) -> StatusRow:
 
 
 def status_rows(installer: Installer) -> list[StatusRow]:
-    """Check an installation: the service, cluster settings, resources and missing plugins.
+    """Check the parts of an installation: the service, cluster settings, resources and missing plugins.
 
     Args:
-        installer: The installer, which knows the desired state.
+        installer: The installer, which knows the desired state of each part.
 
     Returns:
-        The rows of the report.
+        The rows of the report of ``resift doctor``.
     """
     # Read the states of the resources first: the other rows make the cluster call remote models, which deploys them.
     resources = [(resource, _resource_row(resource)) for resource in installer.resources()]

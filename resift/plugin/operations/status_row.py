@@ -9,13 +9,13 @@ INSTALL = "resift install"  # the advice for everything that an installation rep
 
 @dataclass(frozen=True)
 class StatusRow:
-    """A row in the report of ``resift doctor``: the state of a part of an installation.
+    """A row in the report of ``resift doctor``, which describes the state of something that Resift needs in a cluster.
 
     Attributes:
-        kind: The kind of the part, such as ``cluster``, ``setting`` or ``index``.
-        name: The name of the part.
+        kind: The kind of the checked object, such as ``cluster``, ``setting`` or ``index``.
+        name: The name of the object.
         state: A description of the state.
-        fix: Advice on how to repair the part, or an empty string if there is nothing to repair.
+        fix: Advice on how to repair the object, or an empty string if there is nothing to repair.
     """
 
     kind: str
