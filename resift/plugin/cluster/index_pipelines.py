@@ -93,11 +93,11 @@ class IndexPipelines:
     def ingest(self, record: IndexRecord) -> IngestPipeline | None:
         """Return the ingest pipeline that an index should have.
 
-        The pipeline encodes new documents with each model whose vectors are in the index and for which the cluster has
-        a Resift installation.
+        The pipeline encodes new documents with each model whose vectors are in the index, if a service with this model
+        is installed in the cluster.
 
         Args:
-            record: The record of the index, which lists its vectors.
+            record: Resift's record of the index, which lists its vectors.
 
         Returns:
             The pipeline, or None if no installation in the cluster has a model of the index.

@@ -278,7 +278,7 @@ class Installer:
                 )
 
     def setting_changes(self) -> list[Change]:
-        """Return the necessary changes of cluster settings. There are none if a provider manages the cluster."""
+        """Return the necessary changes to cluster settings. There are none if a provider manages the cluster."""
         # Without the plugin ML Commons, OpenSearch refuses its settings.
         return [] if self.missing_plugins or self.installation.managed else self.settings.required_changes()
 
