@@ -8,6 +8,7 @@ is 1 if a search failed, or if a median is 0.5 s or more.
     calm     nobody else sends requests
     fields   eight requests at a time start reviews with 20,000 fields
     reviews  ten readers judge documents and ask for the next ones, in six reviews of all documents
+    searches 50 connections search all documents, for 10,000 hits with reasons and highlights
 """
 
 from __future__ import annotations
@@ -101,10 +102,17 @@ def reviews(client: Client, round: int, number: int) -> Answer:
     return client.send("POST", f"{review}/next", {"size": 2, "by": by})
 
 
+def searches(client: Client, round: int, number: int) -> Answer:
+    """Search all documents with all costly options."""
+    costly = {"size": 10_000, "window": 1000, "reasons": True, "highlight": True}
+    return client.send("POST", "/v1/search", {"index": INDEX, "query": "w7 w90", **costly})
+
+
 CASES: dict[str, tuple[int, Callable[[Client, int, int], Answer] | None]] = {
     "calm": (0, None),
     "fields": (8, fields),
     "reviews": (READERS, reviews),
+    "searches": (50, searches),
 }
 """Cases: the number of concurrent requests of the costly key, and the function that sends one of them."""
 

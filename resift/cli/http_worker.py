@@ -17,6 +17,7 @@ import signal
 import socket
 import time
 from collections import Counter
+from collections.abc import Hashable, Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, NamedTuple
@@ -31,7 +32,7 @@ from waitress.task import ErrorTask, WSGITask
 
 from resift.cli.lanes import Lanes
 from resift.errors import DeadlineExceeded, RequestTimeout, ResiftError, TooBusy
-from resift.reranker.access.requests import REQUEST_ID_HEADER, request_id
+from resift.reranker.access.requests import REQUEST_ID_HEADER, Keys, request_id
 from resift.reranker.queueing import LONGEST_WAIT, WAITED
 from resift.reranker.request_log import http_error, identified
 
@@ -149,11 +150,17 @@ class _Listener(TcpWSGIServer):  # type: ignore[misc]
 
     def __init__(self, app: Any, channels: dict[int, Any], settings: Any, bound: Any, limits: _Limits) -> None:
         self._limits = limits
+        keys: Keys = app.extensions["resift_keys"]
+
+        def caller_of(connection: Connection) -> Hashable:
+            headers = getattr(connection.requests[0], "headers", None) or {}
+            return keys.name_of(_http_headers(headers)) or connection.address
+
         super().__init__(
             app,
             channels,
             _sock=bound,
-            dispatcher=Lanes(),
+            dispatcher=Lanes(caller_of),
             adj=settings,
             sockinfo=(bound.family, bound.type, bound.proto, bound.getsockname()),
             bind_socket=False,
@@ -460,8 +467,12 @@ def _id_of(request: Any) -> str:
     Args:
         request: A parsed request, whose headers may be missing.
     """
-    headers = getattr(request, "headers", None) or {}
-    return request_id({name.replace("_", "-").title(): value for name, value in headers.items()})
+    return request_id(_http_headers(getattr(request, "headers", None) or {}))
+
+
+def _http_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers of waitress, such as ``X_API_KEY``, with their usual names, such as ``X-Api-Key``."""
+    return {name.replace("_", "-").title(): value for name, value in headers.items()}
 
 
 def _json(body: dict[str, Any]) -> bytes:

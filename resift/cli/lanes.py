@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
+from resift.cli.fair_pool import FairPool
 from resift.reranker.queueing import MAX_WAIT, LongestWait
 
 THREADS = 8
@@ -58,18 +60,26 @@ class Lanes:
     - search bodies that have waited longer than ``MAX_WAIT`` for the pool of sessions, and are answered unchanged,
     - all other requests, including searches without a session.
 
+    Callers take turns in each pool. A caller is an API key, or a network address for requests without a known key. One
+    caller occupies at most half of the threads for searches, for reviews and for other requests. It may occupy both
+    threads for expensive computations, whose duration is bounded by the size of a body.
+
     The thread pool of waitress distributes requests to its threads in turn. A request would then rarely find the data
     that SQLite and the memory allocator cache for each thread. With these pools, the requests of a client usually run
     in the same thread, and searches take a third less time.
+
+    Args:
+        caller_of: A function that returns the caller of a connection's next request.
     """
 
-    def __init__(self) -> None:
-        self._general = ThreadPoolExecutor(THREADS)
-        self._sessions = ThreadPoolExecutor(SESSION_THREADS)
+    def __init__(self, caller_of: Callable[[Any], Hashable]) -> None:
+        self._caller_of = caller_of
+        self._general = FairPool(THREADS, THREADS // 2)
+        self._sessions = FairPool(SESSION_THREADS, SESSION_THREADS // 2)
         self._late = ThreadPoolExecutor(LATE_THREADS)
-        self._computing = ThreadPoolExecutor(COMPUTING_THREADS)
-        self._reviews = ThreadPoolExecutor(REVIEW_THREADS)
-        self._health = ThreadPoolExecutor(1)
+        self._computing = FairPool(COMPUTING_THREADS, COMPUTING_THREADS)
+        self._reviews = FairPool(REVIEW_THREADS, REVIEW_THREADS // 2)
+        self._health = FairPool(1, 1)
         self._waits = LongestWait()
         self._waiting: deque[_Ticket] = deque()
 
@@ -91,7 +101,7 @@ class Lanes:
                 pool = self._sessions
             if path == _REWRITE:
                 self._waiting.append(ticket)
-        pool.submit(ticket.serve)
+        pool.submit(self._caller_of(connection), ticket.serve)
 
     def answer_late(self, now: float) -> None:
         """Find search bodies that have waited too long to be rewritten, and answer them in a separate thread pool.

@@ -79,7 +79,7 @@ def create_app(config: Config | None = None, *, engine: Engine | None = None, mo
     add_request_ids(app)
     add_metrics(app)
     # These check the host, the origin and the API key of each request.
-    keys = Keys.from_config(config)
+    keys = app.extensions["resift_keys"] = Keys.from_config(config)
     protect_browsers(app, keys, config.hosts, config.cors)
     require_keys(app, keys)
     _add_pages(app, keys)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
+from itertools import count
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +15,10 @@ from flask.testing import FlaskClient
 from service_app import config as config
 from service_app import plain as plain
 
+from resift.cli.fair_pool import FairPool
 from resift.cli.lanes import REVIEW_THREADS, SESSION_THREADS, Lanes
+from resift.reranker.access.keys import KeyFile
+from resift.reranker.access.requests import Keys
 from resift.reranker.queueing import LONGEST_WAIT, MAX_WAIT, WAITED, LateLog, LongestWait
 
 
@@ -33,17 +38,26 @@ class Body:
 class Caller:
     """A connection with a request. The request is answered when ``may_end`` is set."""
 
+    numbers = count()
+
     def __init__(self, may_end: threading.Event, path: str = "/v1/rewrite", body: bytes = b"{}") -> None:
+        self.number = next(self.numbers)
         request = SimpleNamespace(path=path, body_rcv=Body(body), body_bytes_received=len(body))
         self.requests = [request]
         self.may_end, self.answered = may_end, threading.Event()
         self.count = 0
+        self.key = ""
 
     def answer(self, waited: float) -> None:
         self.count += 1
         assert waited >= 0
         assert self.may_end.wait(10)
         self.answered.set()
+
+
+def caller_of(connection: Any) -> int:
+    """Return a different caller for each connection."""
+    return connection.number
 
 
 SESSION = b'{"body": {"ext": {"ml_inference": {"session": "a"}}}}'
@@ -66,7 +80,7 @@ def is_set() -> threading.Event:
     ],
 )
 def test_requests_without_a_session_do_not_wait_behind_sessions(path: str, body: bytes) -> None:
-    lanes, may_end = Lanes(), threading.Event()
+    lanes, may_end = Lanes(caller_of), threading.Event()
     in_sessions = [Caller(may_end, body=SESSION) for _ in range(SESSION_THREADS + 2)]
     other = Caller(is_set(), path, body)
     connections: list[Any] = [*in_sessions, other]
@@ -79,7 +93,7 @@ def test_requests_without_a_session_do_not_wait_behind_sessions(path: str, body:
 
 @pytest.mark.parametrize("path", ["/v1/search", "/v1/feedback", "/healthz", "/v1/reviewsearch"])
 def test_no_other_request_waits_for_reviews(path: str) -> None:
-    lanes, may_end = Lanes(), threading.Event()
+    lanes, may_end = Lanes(caller_of), threading.Event()
     paths = ["/v1/reviews", "/v1/reviews/r", "/v1/reviews/r/next", "/v1/reviews/r/export"] * REVIEW_THREADS
     reviews = [Caller(may_end, path) for path in paths]
     other = Caller(is_set(), path)
@@ -92,7 +106,7 @@ def test_no_other_request_waits_for_reviews(path: str) -> None:
 
 
 def test_a_body_that_waits_too_long_is_passed_on_and_answered_once() -> None:
-    lanes, may_end = Lanes(), threading.Event()
+    lanes, may_end = Lanes(caller_of), threading.Event()
     callers = [Caller(may_end, body=SESSION) for _ in range(SESSION_THREADS)]
     search, last = Caller(is_set(), "/v1/search", SESSION), Caller(is_set(), body=SESSION)
     connections: list[Any] = [*callers, search, last]
@@ -112,13 +126,56 @@ def test_a_body_that_waits_too_long_is_passed_on_and_answered_once() -> None:
 
 
 def test_the_loop_wakes_up_when_a_body_is_late() -> None:
-    lanes, may_end = Lanes(), threading.Event()
+    lanes, may_end = Lanes(caller_of), threading.Event()
     assert lanes.seconds_until_late(0.0, at_most=0.5) == 0.5
     waiting: list[Any] = [Caller(may_end, body=SESSION) for _ in range(SESSION_THREADS + 1)]
     for connection in waiting:
         lanes.add_task(connection)
     assert lanes.seconds_until_late(float("inf"), at_most=0.5) < 0.01
     may_end.set()
+
+
+def test_callers_take_turns() -> None:
+    pool, may_begin, order = FairPool(1, 1), threading.Event(), list[str]()
+    done = threading.Event()
+    pool.submit("first", lambda: order.append(str(may_begin.wait(10))))
+    for number in range(4):
+        pool.submit("anna", lambda number=number: order.append(f"anna {number}"))
+    for name in ("bob", "carl"):
+        for number in range(2):
+            pool.submit(name, lambda name=name, number=number: order.append(f"{name} {number}"))
+    pool.submit("last", lambda: None)
+    pool.submit("anna", done.set)
+    may_begin.set()
+    assert done.wait(10)
+    rounds = ["anna 0", "bob 0", "carl 0", "anna 1", "bob 1", "carl 1", "anna 2", "anna 3"]
+    assert order == ["True", *rounds]
+
+
+def test_a_caller_occupies_at_most_half_of_the_threads() -> None:
+    lanes, may_end = Lanes(lambda connection: connection.key), threading.Event()
+    costly = [Caller(may_end, "/v1/search", SESSION) for _ in range(50)]
+    others = [Caller(is_set(), "/v1/search", SESSION) for _ in range(20)]
+    for key, callers in (("costly", costly), ("other", others)):
+        for caller in callers:
+            caller.key = key
+            lanes.add_task(caller)  # type: ignore[arg-type]
+    assert all(caller.answered.wait(10) for caller in others)
+    assert sum(caller.count for caller in costly) == SESSION_THREADS // 2
+    may_end.set()
+    assert all(caller.answered.wait(10) for caller in costly)
+    assert {caller.count for caller in costly} == {1}
+
+
+def test_requests_with_an_unknown_key_have_no_queue_of_their_own(tmp_path: Path) -> None:
+    file = KeyFile(str(tmp_path / "keys.jsonl"))
+    key = file.create("shop", ["search"])
+    keys = Keys(str(file.path))
+    for headers in ({"X-Api-Key": key}, {"Authorization": f"Bearer {key}"}):
+        assert keys.name_of(headers) == ("key", "shop")
+    unknown = key[:-1] + ("a" if key[-1] != "a" else "b")
+    for headers in ({}, {"X-Api-Key": unknown}, {"Authorization": "Bearer token-of-the-cluster"}):
+        assert keys.name_of(headers) is None
 
 
 def test_the_longest_wait_is_forgotten_after_some_seconds() -> None:

@@ -203,6 +203,19 @@ class Keys:
                 match = candidate
         return match
 
+    def name_of(self, headers: Mapping[str, str]) -> tuple[str, str] | None:
+        """Return the name of the API key that a request contains, to tell callers apart before the request is answered.
+
+        Args:
+            headers: The headers of the request.
+
+        Returns:
+            ``("key", NAME)``, which no network address is equal to. None if the request has no key of this service.
+        """
+        presented = _presented_key(headers)
+        key = self.find(presented) if presented else None
+        return None if key is None else ("key", key.name)
+
     def _reload_if_changed(self) -> None:
         with self._lock:
             now = self.clock()
@@ -363,7 +376,7 @@ def engine_headers() -> dict[str, str] | None:
 
 
 def _caller(keys: Keys, scope: str) -> Caller:
-    presented = request.headers.get("X-Api-Key") or _bearer()
+    presented = _presented_key(request.headers)
     if not presented:
         raise Unauthorized("this request needs an API key", expected=_EXPECTED)
     key = keys.find(presented)
@@ -379,9 +392,11 @@ def _caller(keys: Keys, scope: str) -> Caller:
     return key.caller
 
 
-def _bearer() -> str | None:
-    """Return the API key for this service from the request's ``Authorization`` header, or None if there is no key."""
-    scheme, _, token = request.headers.get("Authorization", "").strip().partition(" ")
+def _presented_key(headers: Mapping[str, str] | Headers) -> str | None:
+    """Return the API key for this service from ``X-Api-Key`` or ``Authorization``, or None if there is no key."""
+    if api_key := headers.get("X-Api-Key"):
+        return api_key
+    scheme, _, token = headers.get("Authorization", "").strip().partition(" ")
     token = token.strip()
     return token if scheme.lower() == "bearer" and token.startswith(PREFIX) else None
 

@@ -1,0 +1,75 @@
+"""A thread pool whose callers take turns."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
+
+Work = Callable[[], None]
+
+
+class FairPool:
+    """A thread pool with a queue for each caller.
+
+    A free thread takes the first work of the caller whose turn it is (round robin). So the number of requests of a
+    caller does not delay other callers. A caller that already occupies its maximum number of threads is passed over,
+    because slow requests could otherwise occupy all threads.
+
+    Args:
+        threads: The number of threads.
+        per_caller: The maximum number of threads that work for the same caller.
+    """
+
+    def __init__(self, threads: int, per_caller: int) -> None:
+        self._executor = ThreadPoolExecutor(threads)
+        self._per_caller = per_caller
+        self._lock = threading.Lock()
+        self._queues: OrderedDict[Hashable, deque[Work]] = OrderedDict()  # the caller whose turn it is comes first
+        self._running: Counter[Hashable] = Counter()
+
+    def submit(self, caller: Hashable, work: Work) -> None:
+        """Add work to the queue of a caller.
+
+        Args:
+            caller: The key or the network address of the caller.
+            work: The function to call in a thread of the pool.
+        """
+        with self._lock:
+            self._queues.setdefault(caller, deque()).append(work)
+        self._executor.submit(self._serve)
+
+    def _serve(self) -> None:
+        """Do work until there is none that this thread may take.
+
+        Work that is added later, or for which another thread has to become free, is taken by another call.
+        """
+        while (taken := self._take()) is not None:
+            caller, work = taken
+            try:
+                work()
+            finally:
+                self._release(caller)
+
+    def _take(self) -> tuple[Hashable, Work] | None:
+        """Remove the next work from the queues, and return it with its caller. None if no work may begin now."""
+        with self._lock:
+            # At most `threads / per_caller` callers are passed over.
+            caller = next((caller for caller in self._queues if self._running[caller] < self._per_caller), None)
+            if caller is None:
+                return None
+            queue = self._queues[caller]
+            work = queue.popleft()
+            if queue:
+                self._queues.move_to_end(caller)
+            else:
+                del self._queues[caller]
+            self._running[caller] += 1
+            return caller, work
+
+    def _release(self, caller: Hashable) -> None:
+        with self._lock:
+            self._running[caller] -= 1
+            if not self._running[caller]:
+                del self._running[caller]
