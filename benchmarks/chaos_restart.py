@@ -22,7 +22,7 @@ from chaos_verdict import Line
 
 CLIENTS = 50
 MARKS = 6
-SLOWEST = 0.5  # seconds that Resift may add to the slowest search
+SLOWEST = 0.5  # seconds: aim for the slowest search
 IN_SESSION, WITHOUT, BARE = "in a session", "without a session", "without Resift"
 _PERIOD = 0.5  # seconds between two searches of a client in a session
 _OTHERS = 3  # number of clients without a session, and without Resift
@@ -109,29 +109,31 @@ def _client(
 
 
 def verdict(cluster: Cluster, say: Callable[[str], None]) -> Iterator[Line]:
-    """Let all clients search before and after a restart, and yield a line of the verdict for each.
+    """Let all clients search before and after a restart, and yield the lines of the verdict.
+
+    On a busy machine, the cluster alone takes longer than the aim. Then the restart must not make searches slower than
+    they were before.
 
     Args:
         cluster: The cluster.
         say: Function that prints a line of the table.
     """
     prepare(cluster)
-    for title, seconds in (("warm", 4.0), ("after a restart", 8.0)):
-        if title != "warm":
-            restart(cluster)
-        timed = searches(cluster, seconds)
-        for row in _rows(title, timed):
-            say(row)
-        in_session, without, bare = (_slowest(timed, kind) for kind in (IN_SESSION, WITHOUT, BARE))
-        slowest = f"{1000 * in_session:.0f} ms in a session, {1000 * without:.0f} ms without"
-        text = f"{CLIENTS} clients in sessions, {title}: the slowest searches took {slowest}, {1000 * bare:.0f} ms"
-        # on a busy machine, the cluster alone takes longer than the aim
-        aim = SLOWEST + bare
-        yield Line(max(in_session, without) <= aim, f"{text} without Resift")
+    before = searches(cluster, 4.0)
+    restart(cluster)
+    after = searches(cluster, 8.0)
+    for row in (*_rows("before a restart", before), *_rows("after it", after)):
+        say(row)
+    for kind in (IN_SESSION, WITHOUT):
+        (usual, _), (p95, slowest) = _p95_and_slowest(before, kind), _p95_and_slowest(after, kind)
+        text = f"after a restart with {CLIENTS} clients, the slowest search {kind} took {1000 * slowest:.0f} ms"
+        text = f"{text}, and 95 % of them {1000 * p95:.0f} ms ({1000 * usual:.0f} ms before)"
+        yield Line(slowest <= SLOWEST or p95 <= usual + SLOWEST, text)
 
 
-def _slowest(timed: list[Timed], kind: str) -> float:
-    return max(search.seconds for search in timed if search.kind == kind)
+def _p95_and_slowest(timed: list[Timed], kind: str) -> tuple[float, float]:
+    p95, slowest = np.percentile([search.seconds for search in timed if search.kind == kind], [95, 100])
+    return float(p95), float(slowest)
 
 
 def _rows(title: str, timed: list[Timed]) -> Iterator[str]:
@@ -141,5 +143,5 @@ def _rows(title: str, timed: list[Timed]) -> Iterator[str]:
         p50, p95, slowest = np.percentile([1000 * search.seconds for search in selected], [50, 95, 100])
         share = sum(search.is_rewritten for search in selected) / len(selected)
         times = f"p50 {p50:5.0f}  p95 {p95:5.0f}  slowest {slowest:5.0f} ms"
-        line = f"{title:14} {kind:18} {len(selected):5} searches  {times}"
+        line = f"{title:16} {kind:18} {len(selected):5} searches  {times}"
         yield line if kind == BARE else f"{line}, {share:.0%} rewritten"
