@@ -170,7 +170,10 @@ class _Listener(TcpWSGIServer):  # type: ignore[misc]
         """Accept the waiting connections, at most _ACCEPTED_AT_ONCE of them.
 
         The base class in waitress accepts a single connection per iteration of the main loop, which is slow if many
-        clients connect at the same time. If a limit is reached, a new connection replaces an older one that is idle.
+        clients connect at the same time.
+
+        The number of open connections is limited, in total and for each client address. If a limit has been reached, an
+        older connection that is not answering a request gives way to the new connection.
         """
         for _ in range(_ACCEPTED_AT_ONCE):
             try:

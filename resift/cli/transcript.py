@@ -162,8 +162,8 @@ class Rankings:
     def unread(self) -> list[list[Hit]]:
         """For each search in :attr:`hits`, the hits without the documents that were marked relevant.
 
-        After the documents are marked, they move to the top of the ranking. This is no improvement for readers, who
-        know the marked documents already. Therefore the marked documents are left out.
+        After they are marked, these documents move to the top of the ranking. Readers already know them, so a fair
+        comparison of the rankings leaves them out.
         """
         known = {hit.id for hit in self.marked}
         return [[hit for hit in hits if hit.id not in known] for hits in self.hits]

@@ -187,7 +187,8 @@ class IndexInfo:
     def to_meta(self) -> dict[str, Any]:
         """Convert this description to a JSON object that can be stored in the mapping of the index.
 
-        Default values and the descriptions in ``other_models`` are left out.
+        The object contains the text fields, and the model, the dimension and the field of the vectors. Default values
+        are left out, and so are the vectors of ``other_models``.
         """
         meta: dict[str, Any] = {
             "fields": list(self.fields),

@@ -370,12 +370,12 @@ class ScriptScore(ConstantScore):
 
 @dataclass(frozen=True)
 class FunctionScore(ConstantScore):
-    """A clause that matches the same documents as ``query``, and multiplies their scores by weights.
+    """A clause that matches the same documents as its inner query, and multiplies their scores by weights.
 
     Attributes:
         functions: Pairs of a condition and a weight. The weight applies to the documents that match the condition.
-        first: Whether only the first condition that a document matches counts. Otherwise, the weights of all matching
-            conditions are multiplied.
+        first: Which weights apply to a document that matches several conditions. If True, only the weight of the first
+            of these conditions. If False, the product of all their weights.
     """
 
     functions: tuple[tuple[Clause, float], ...]

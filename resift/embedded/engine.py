@@ -391,9 +391,10 @@ class SqliteEngine(Engine):
             return [hit["_id"] for page in pages for hit in search.hits(view, rows[page], scores[page], False)[0]]
 
     def _view(self, db: sqlite3.Connection, tables: IndexTables) -> View:
-        """Return a view of an index: its state in the current transaction, in which query clauses look up documents.
+        """Return a view of an index, in which query clauses look up documents, term statistics and vectors.
 
-        Term statistics and vectors are cached. They are read again if the index has changed.
+        A view shows the index as it is in the current transaction. Term statistics and vectors are cached between
+        transactions. They are read again if the index has changed.
 
         Args:
             db: The connection with the open transaction.

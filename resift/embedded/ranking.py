@@ -220,12 +220,16 @@ class ParsedSearch:
         return hits, hit_vectors
 
     def _shown(self, view: View, fields: dict[str, Any], vector: Floats | None) -> dict[str, Any]:
-        """Return the parts of a hit that come from its document: source, collapsed field and highlights.
+        """Return the keys of a hit that come from its document.
 
         Args:
             view: The view of the index.
             fields: The fields of the document.
             vector: The vector of the document, of shape (n_dimensions,), or None.
+
+        Returns:
+            A dictionary with ``_source``, ``fields`` (the value by which the search collapses its hits) and
+            ``highlight``. Keys that do not apply to the search or the document are missing.
         """
         shown: dict[str, Any] = {}
         if vector is not None and VECTOR_FIELD in source_parts(self.source)[0]:
@@ -277,7 +281,9 @@ class ParsedSearch:
         return ranking
 
     def _collapsed(self, view: View, ranking: Matches) -> Matches:
-        """Return only the best hit for each value of the collapse field, and the best hit without a value.
+        """Collapse the hits: return only the best hit for each value of the collapse field.
+
+        All hits without a value in the field form a group of their own, of which the best hit is also returned.
 
         Args:
             view: The view of the index.

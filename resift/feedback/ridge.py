@@ -58,10 +58,10 @@ class Background:
 
     @cached_property
     def _factor(self) -> Floats:
-        """A matrix F, with which :meth:`shrink` computes x - Fᵀ · F · x for a vector x.
+        """A matrix F of shape (n_documents, n_dimensions), which makes :meth:`shrink` fast.
 
-        F has the shape (n_documents, n_dimensions). The formula follows from Woodbury's identity, and avoids inverting
-        a matrix of n_dimensions rows and columns.
+        With F, ``shrink`` computes x - Fᵀ · F · x for a vector x. By Woodbury's identity, the result is the same as a
+        product with the inverse of a matrix of n_dimensions rows and columns, which would be slow to compute.
         """
         # The products of documents are used because there may be far more dimensions than documents.
         products = self.vectors.astype(np.float64) @ self.vectors.T

@@ -86,7 +86,10 @@ class BatchWriter(ABC):
 
     @abstractmethod
     def _give_up(self, batch: Batch, reason: str, failure: ResiftError | None) -> None:
-        """Report a batch that was not completely written after the last attempt, usually by raising an exception.
+        """Handle a batch that was not completely written after the last attempt.
+
+        Subclasses decide what happens. For example, :class:`CountingWriter` raises an exception unless a stop was
+        requested.
 
         Args:
             batch: The batch.

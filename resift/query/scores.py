@@ -29,6 +29,9 @@ def always_scores(clause: Clause) -> bool:
     Args:
         clause: The clause.
 
+    In the first example, all hits match the scoring ``must`` clause. In the second example, the ``should`` clause is
+    optional, and documents that match only the filter have the score 0:
+
     >>> from resift.query.tree import parse_clause
     >>> text, condition = {"match": {"title": "fire"}}, {"term": {"n": 1}}
     >>> always_scores(parse_clause({"bool": {"must": [text], "filter": [condition]}}))

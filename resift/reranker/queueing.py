@@ -32,9 +32,10 @@ def is_late() -> bool:
 
 
 def longest_wait() -> float:
-    """Return the longest time, in seconds, that a search waited for a thread in the last two to four seconds.
+    """Return the longest time, in seconds, that a search recently waited for a thread.
 
-    Only searches in the current process count.
+    The maximum covers the last two to four seconds: the current two-second window and the window before it. Only
+    searches in the current process count.
     """
     return float(request.environ.get(LONGEST_WAIT, 0.0))
 

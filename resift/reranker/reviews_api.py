@@ -70,11 +70,11 @@ def _may_search(index: str) -> bool:
 
 
 def _by(name: str) -> str:
-    """Return the name under which the judgements of the current request are stored.
+    """Return the author's name to store with judgements.
 
     Args:
-        name: The name of a person or model in the field `by` of the request. If it is empty, the name of the caller's
-            API key is used.
+        name: The name of a person or model, which the client sent in the field ``by`` of its request. If it is empty,
+            the name of the API key that the client sent is returned instead, or "" without a key.
     """
     return name or current_caller().name or ""
 

@@ -84,8 +84,9 @@ class LargeSet(DocumentSet):
         document is not loaded, or if the number of relevant documents has grown much since they were loaded.
 
         Args:
-            labels: The judged documents, with True for relevant documents.
-            read: The ids of the documents that have been read.
+            labels: The judgements to learn from, with True for relevant documents.
+            read: The ids of the documents to leave out because they have been read. ``labels`` can contain further
+                documents, such as documents that only a model has judged.
         """
         unread = sum(id not in read for id in self._loaded.ids)
         relevant = {id for id, label in labels.items() if label}

@@ -149,9 +149,10 @@ def rescore_stages(body: Body, stages: Sequence[Body]) -> list[Body]:
 
 
 def named_stages(stages: Sequence[Body]) -> list[Body]:
-    """Return a copy of rescore stages in which the query of the first stage has the name that marks rewritten searches.
+    """Return a copy of rescore stages that marks the search as rewritten.
 
-    Use this function for searches whose main query cannot be named.
+    For this purpose, the query of the first stage is wrapped in a clause with a special name. Use this function for
+    searches whose main query cannot be named.
 
     Args:
         stages: The rescore stages. If there are none, the result is empty.

@@ -371,13 +371,15 @@ class _ClauseRewriter:
         return word_clauses(knowledge.expansion_words, fields, length)[: self._word_count]
 
     def _word_share(self) -> float:
-        """Return the factor (0 to 1) that reduces the score that relevant documents gain from expansion words.
+        """Return the factor, 0 to 1, by which the scores from expansion words are multiplied in a ``hybrid`` query.
 
-        The factor is used in a ``hybrid`` query. Relevant documents contain most expansion words. With their full
-        score, they would determine the maximum of the normalised scores and compress the scores of all other documents.
+        A ``hybrid`` query normalises the scores of its sub-queries. Relevant documents contain most expansion words, so
+        their full score would become the maximum, and the normalised scores of all other documents would be close
+        together.
 
         The factor is max(0.3, g) · e / (1 + e). Here g, from 0 to 1, measures how well the vectors of the query's other
-        clauses distinguish documents, and e is the weight of the judgements for this query.
+        clauses separate documents on the query's topic from other documents. The number e is the total weight of the
+        judgements for this query, so more judgements give a larger factor.
         """
         moves = self._moves.values()
         distinctions = [move.distinction for move in moves if isinstance(move, Moved)]

@@ -64,9 +64,12 @@ class Outcome(Enum):
 class Note(NamedTuple):
     """A reason why a part of a query could not be rewritten.
 
+    For example, ``Note(Outcome.NO_VECTORS, "title_vector")`` stands for the message "no marked document has a value in
+    'title_vector'".
+
     Attributes:
-        outcome: The kind of obstacle, with an English text.
-        detail: The value for the placeholder in this text, such as the name of a field.
+        outcome: The kind of obstacle. Its attribute ``english`` is the message, which can contain a placeholder.
+        detail: The value for this placeholder, such as the name of a field.
     """
 
     outcome: Outcome

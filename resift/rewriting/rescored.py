@@ -47,15 +47,19 @@ _DOCUMENT_LISTS = 4
 
 
 def rewrite_rescored(query: Query, knowledge: Knowledge, options: Options) -> Rewritten:
-    """Rewrite a text search: add expansion words to the query, and rescore stages to the search body.
+    """Rewrite a text search so that the user's relevance judgements change its ranking.
+
+    The rewriting adds expansion words to the query, rescore stages (which reorder the top hits) to the search body, or
+    both.
 
     Args:
         query: The parsed search body.
-        knowledge: The user's relevance judgements and other knowledge for this search.
+        knowledge: The user's relevance judgements, the query vector, and other knowledge for this search.
         options: The options of the rewriting.
 
     Returns:
-        The rewritten search body, or the original body if there is nothing to add.
+        The rewritten search body with its outcome and notes. Its ``body`` is the original body if there is nothing to
+        add.
     """
     rewriter = _Rewriter(query, knowledge, options)
     obstacle = rescore_obstacle(query)

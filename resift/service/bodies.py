@@ -56,8 +56,9 @@ def search_body(search: Search, info: IndexInfo, rarity: Callable[[str], float])
             engine. See :func:`resift.query.questions.distinctive_words`.
 
     Raises:
-        BadInput: The query is malformed, ``size`` or ``from`` is not a whole number, or ``documents`` is set although
-            the query is not a text.
+        BadInput: The query is malformed, ``size`` or ``from`` is not a whole number, or the request has another value
+            of ``documents`` (the parts of the hits' documents to return) than "source", although its query is not a
+            text.
     """
     page = {"size": search.size, "from": search.start}
     if isinstance(search.query, str):

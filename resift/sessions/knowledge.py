@@ -145,10 +145,11 @@ def knowledge_of(
 
 
 def _unmoved(judged: Sequence[JudgedDocument], query: EncodedQuery) -> dict[str, float]:
-    """Return the documents that were judged for other queries, with their similarities to the current query.
+    """Return the judged documents whose rank should not change, with their original similarities to the current query.
 
-    The session should not change the rank of these documents. Otherwise, documents that were marked earlier would fill
-    the top of every later search. Documents that were judged for the current query may move, as users expect.
+    These are the documents that were judged for other queries. If the session moved them, documents that were marked
+    earlier would fill the top of every later search. Documents that were judged for the current query may move, as
+    users expect.
 
     Args:
         judged: The judged documents that are in the searched index.

@@ -224,7 +224,7 @@ def _numbered(grades: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _qrels(grades: Mapping[str, Mapping[str, float]], fits: Callable[[str], bool]) -> list[tuple[str, str, int]]:
-    """Convert grades to the lines of a qrels file, which refers to queries by number.
+    """Convert grades to the rows of a qrels file (TREC's format for relevance judgements).
 
     Args:
         grades: The grades: ``grades[query text][document id]``.
@@ -232,7 +232,8 @@ def _qrels(grades: Mapping[str, Mapping[str, float]], fits: Callable[[str], bool
             other ids are skipped with a warning.
 
     Returns:
-        A tuple for each judgement: the number of the query, the id of the document, and the relevance (0, 1 or 2).
+        A tuple for each judgement: the number that stands for the query, the id of the document, and the relevance: 2
+        for grades of at least 0.75, 1 for other grades above 0, and 0 for all other grades.
     """
     rows = []
     for id, query in _numbered(grades):

@@ -147,7 +147,10 @@ def require_name(index: Any) -> None:
 
 
 def nothing_to_replay(replay: str | Path) -> BadInput:
-    """Create the error for a click log without any client who clicked documents in two different searches.
+    """Create the error for a click log that contains nothing to replay.
+
+    A replay learns from a client's click in a search, and measures the rank of a document that the same client clicked
+    in a later search. The error is raised if no client has both.
 
     Args:
         replay: The path of the click log, or ``ubi``, for the error message.
@@ -191,8 +194,8 @@ def _documents(engine: Engine, index: str, objects: set[Object], id_field: str) 
         engine: The engine with the index.
         index: The name of the index.
         objects: The references to documents in the events, such as the value of an id field.
-        id_field: For a click log in a CSV file, the field of the index with the document ids that the file uses. It is
-            named in the error message.
+        id_field: For a click log in a CSV file, the name of the index field that contains the ids in the file, or ""
+            for ``_id``. It is only used in the error message.
 
     Returns:
         The document id of each reference. References that match no document of the index are left out.

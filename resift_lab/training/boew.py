@@ -180,8 +180,8 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
         """Group the parameters by optimiser and learning rate.
 
         Args:
-            rate: The learning rate of most parameters. Word weights have three times this rate, and the width has a
-                tenth of it.
+            rate: The learning rate of most parameters. Word weights have three times this rate. The width of the
+                codewords has a tenth of it.
 
         Returns:
             The parameter groups for ``torch.optim.Adam``, and the parameter groups for ``torch.optim.SparseAdam``.
@@ -256,8 +256,9 @@ def class_means(vectors: NDArray[Any], targets: NDArray[Any]) -> Floats:
 
     Args:
         vectors: The vectors of N documents with K dimensions, shape (N, K).
-        targets: The share of each of the C classes in each document, shape (N, C). The share is the weight of the
-            document in the mean of the class.
+        targets: The degree, 0 to 1, to which each document belongs to each of the C classes, shape (N, C). It is the
+            weight of the document in the mean of the class. For example, a document that equally belongs to the first
+            two of three classes has the row (0.5, 0.5, 0).
 
     Returns:
         Mean vectors of shape (C, K), float32.

@@ -164,7 +164,9 @@ class Gate:
         return [probe.reduced for probes in self._rounds for probe in probes.values()]
 
     def judge(self, model: Model, vectors: Floats | None = None, reduced_vectors: Floats | None = None) -> Verdict:
-        """Measure the effect of a model's vectors on the ranking, and choose the best of several weights.
+        """Measure whether ranking by BM25 and a model's vectors is better than ranking by BM25 alone.
+
+        Several weights of the vectors relative to BM25 are tried, and the best weight is compared with BM25 alone.
 
         Args:
             model: The model that encodes the queries.

@@ -247,13 +247,13 @@ class _Hits:
         return [model.trusted_scores(query, texts) for query, texts in pairs]
 
     def run(self, model: LateInteraction | None) -> Run:
-        """Measure the ranking of the hits of all queries.
+        """Evaluate the ranking of the hits of all queries against the relevance judgements.
 
         Args:
-            model: A reranker that reorders the hits before they are measured. None measures the original order.
+            model: A reranker that reorders the hits first. None evaluates the original order.
 
         Returns:
-            The metrics of each query.
+            The value of each retrieval metric (such as nDCG@10) for each query.
         """
         if model is None:
             return run_rankings([hits.positions for hits in self.results], self.collection, 0)

@@ -226,11 +226,11 @@ class _QueryTraining:
         self.steps = StepCounter(progress, reserved + len(self.passages))
 
     def run(self) -> StaticQueries:
-        """Train without the held-out documents, evaluate the result with them, and train again on all documents.
+        """Train twice: first without the held-out documents to evaluate the training, then on all documents.
 
         Returns:
-            The trained model. If the evaluation shows that training made the search ranks significantly worse, the
-            model has the untrained word vectors instead.
+            The trained model. If the evaluation on the held-out documents shows that training makes the ranking
+            significantly worse, a model with the untrained word vectors is returned instead.
         """
         options, steps = self.options, self.steps
         start = self._start(_distinct_vectors(self.teacher, self.words, steps))
@@ -607,13 +607,13 @@ def _evaluation(held_out: _HeldOut, untrained: Model, trained: Model, options: Q
 
 
 def set_weights(model: StaticQueries, spread: float) -> None:
-    """Set the weights of a model's similarity relative to BM25, depending on the spread of its cosines.
+    """Choose how much a model's cosine similarities count relative to BM25 scores in searches.
 
-    If a query has nearly the same cosine with all documents, even small differences matter and get a larger weight.
-    Therefore alpha / (1 - alpha) is set in proportion to 1 / spread.
+    If the cosines of a query with all documents are nearly equal (a small spread), even small differences matter. The
+    similarities then get a larger weight alpha, from 0 to 1: alpha / (1 - alpha) is proportional to 1 / spread.
 
     Args:
-        model: The model, whose attributes ``alpha`` and ``max_alpha`` are changed.
+        model: The model, whose weights ``alpha`` and ``max_alpha`` are changed.
         spread: The standard deviation of a query's cosines with documents.
     """
     scale = SPREAD / max(spread, _MIN_SPREAD)

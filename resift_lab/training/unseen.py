@@ -53,10 +53,12 @@ class LinearMap:
         self._matrix = np.linalg.solve(square, (source * counts).T @ rows[known])
 
     def rows(self, ids: NDArray[np.int64]) -> Floats:
-        """Predict which vectors training would have given to words of the original table.
+        """Predict the trained vectors of words from their original vectors.
+
+        Use this method for words that did not occur in the training texts.
 
         Args:
-            ids: The row numbers of n words in the original table, shape (n,).
+            ids: The row numbers of n words in the table of original vectors, shape (n,).
 
         Returns:
             Vectors of shape (n, K) for K dimensions.

@@ -77,7 +77,8 @@ class QueryView:
             queries: The texts of the queries.
 
         Returns:
-            Vectors of shape (n, D + 256), float32, where D is the number of dimensions of the word vectors.
+            Vectors of shape (n, D + 256), float32. The first D dimensions represent the meaning of the words, where D
+            is the number of dimensions of the word vectors. The last 256 dimensions represent their spelling.
         """
         by_words = np.zeros((len(queries), self.table.dim), np.float32)
         by_ngrams = np.zeros((len(queries), NGRAM_DIM), np.float32)

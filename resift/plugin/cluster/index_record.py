@@ -122,7 +122,9 @@ class IndexRecord:
         return entry.vector_field in self.added or not is_ours(entry.vector_field)
 
     def with_filling(self, entry: IndexInfo) -> IndexRecord:
-        """Return a copy of the record in which some vectors are marked as being written.
+        """Return a copy of the record in which the described vectors are marked as incomplete.
+
+        Use this method when you start to write the vectors.
 
         Args:
             entry: The description of the vectors.
@@ -131,10 +133,10 @@ class IndexRecord:
         return replace(self, filling=entry, added=tuple(fields), attached=True)
 
     def with_current(self, entry: IndexInfo) -> IndexRecord:
-        """Return a copy of the record in which certain vectors are the current vectors, which searches use.
+        """Return a copy of the record in which searches use the described vectors.
 
         Args:
-            entry: The description of the vectors. All of them must be written.
+            entry: The description of the vectors. The vectors must be complete, that is, written for all documents.
         """
         key = (entry.model, entry.vector_field)
         other_models = tuple(other for other in self.ready if (other.model, other.vector_field) != key)

@@ -79,15 +79,16 @@ def planned_changes(current: Mapping[str, Any], url: str, is_private: bool) -> l
 
 
 def accepted_patterns(patterns: Sequence[str], current: Mapping[str, Any]) -> list[str]:
-    """Return the URL patterns that can be written to a list of addresses that ML Commons may call.
+    """Remove the URL patterns that ML Commons would reject from a list of patterns.
 
-    ML Commons has checked these patterns since version 3.7. An existing list may contain older patterns that are not
-    accepted any more. They must be left out before the list can be written again.
+    ML Commons only calls addresses that match one of the patterns in a cluster setting. Since version 3.7, it refuses
+    to store this setting if one of the patterns is too long or unsafe. A setting from an earlier version may contain
+    such patterns. Remove them before you write the setting again.
 
     Args:
-        patterns: The patterns.
-        current: The current cluster settings, by name, including defaults. They show whether the cluster checks
-            patterns.
+        patterns: The patterns in the setting.
+        current: All current cluster settings, by name, including defaults. A setting that exists only since version 3.7
+            shows whether the cluster checks patterns. If it is missing, all patterns are returned.
     """
     if TRUSTED_PRIVATE_ADDRESSES not in current:  # before 3.7, all patterns are accepted
         return list(patterns)

@@ -111,15 +111,15 @@ class OpenSearchEngine(Engine):
     def _mappings(self, index: str, headers: Headers = None) -> dict[str, dict[str, Any]]:
         """Return the mappings of all indices that a name refers to, by index name.
 
-        A caller who may search an index may also read its mapping, but not its aliases.
+        Only mappings are read, because callers who may search an index may also read its mapping, but not its aliases.
 
         Args:
             index: The name of an index, alias or data stream, or a pattern.
             headers: The HTTP headers of the caller.
 
         Raises:
-            IndexNotFound: If the name refers to no index. OpenSearch itself takes an empty name for all indices, and
-                reports no error for a pattern that matches no index.
+            IndexNotFound: If the name is empty or refers to no index. OpenSearch itself would interpret an empty name
+                as all indices, and would report no error for a pattern that matches no index.
         """
         response = call(self.client.indices.get_mapping, index=index, params=_LOCAL, headers=headers) if index else {}
         if not response:
@@ -156,10 +156,14 @@ class OpenSearchEngine(Engine):
     def put_mapping(self, index: str, change: Body, mapping: dict[str, Any]) -> None:
         """Change the mapping of an index, and wait until the index can be searched.
 
+        Older versions of OpenSearch may restart the shards of an index with a ``knn_vector`` field when its mapping
+        changes.
+
         Args:
             index: The name of the index.
             change: The fields and the ``_meta`` to write.
-            mapping: The mapping before the change. It shows whether the shards may restart and the method has to wait.
+            mapping: The mapping before the change. The method only waits if this mapping contains a ``knn_vector``
+                field.
         """
         call(self.client.indices.put_mapping, index=index, body=change)
         if any(field.get("type") == "knn_vector" for _, field, _ in mapped_fields(mapping)):

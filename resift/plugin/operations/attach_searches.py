@@ -301,11 +301,11 @@ class SearchAttachment:
         return [*lines, *(self.shared.lines() if self.shared else ())]
 
     def _origin(self) -> str:
-        """Describe the origin of the search pipeline, as the end of a sentence for the user.
+        """Describe the origin of the search pipeline, for the end of a sentence.
 
         Returns:
-            A text that says that the pipeline is new, or which pipeline it is a copy of and why. Empty for an existing
-            pipeline.
+            For example, ", a new pipeline", or ", a copy of shop-pipeline, which is also used by index products". Empty
+            if the pipeline already exists.
         """
         if self.base is None:
             return "" if self.pipeline in self.pipelines else ", a new pipeline"

@@ -273,7 +273,10 @@ class _IndexAttachment:
         return self._result(written, pipelines, hints, tuning)
 
     def remove_superseded(self, stop: Stop) -> None:
-        """Remove old vectors of the same model from all documents, after the new vectors are complete.
+        """Remove superseded vectors from all documents, after new vectors have replaced them.
+
+        Superseded vectors are vectors of the same model in another field, which an earlier ``resift attach`` has added.
+        Nothing is removed before the new vectors are complete.
 
         Args:
             stop: A flag to stop early.

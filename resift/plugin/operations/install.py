@@ -283,13 +283,15 @@ def required_install(engine: OpenSearchEngine) -> InstallPlan | None:
 
 
 def _check_unmanaged(installer: Installer) -> None:
-    """Check that the user has declared Amazon as the provider if the cluster belongs to Amazon OpenSearch Service.
+    """Check that the user has not forgotten ``--managed aws`` for a cluster of Amazon OpenSearch Service.
+
+    Nothing is checked if this option was passed now or in an earlier installation.
 
     Args:
         installer: The installer with the options of the user.
 
     Raises:
-        BadInput: If AWS manages the cluster, but neither the options nor the existing installation say so.
+        BadInput: If AWS manages the cluster, but the option is missing.
         UnsupportedCluster: If the cluster is Amazon OpenSearch Serverless.
     """
     if installer.installation.managed is None:

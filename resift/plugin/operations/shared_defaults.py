@@ -65,10 +65,10 @@ class SharedDefaults:
 
     @property
     def names(self) -> list[str]:
-        """Names to attach instead, so that no searches lose their default search pipeline.
+        """Names that the user can attach instead of ``indices``, so that no search loses its default search pipeline.
 
-        These are the aliases, data streams and patterns whose searches would lose it, and a comma-separated list of all
-        indices that must be attached together.
+        The list contains the aliases, data streams and patterns whose searches would lose their default pipeline. Its
+        last item is a comma-separated list of all indices that must be attached together.
         """
         together = searched_together(self.all_groups, self.indices, self.before)
         names = [change.group.name for change in self.lost]

@@ -162,17 +162,19 @@ def _more_like_this(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
 
 
 def _qdrant(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
-    """Rank all N documents with the strategy "naive" of Qdrant's relevance feedback.
+    """Score all N documents with the strategy "naive" of Qdrant's relevance feedback.
 
-    The strategy adds to the query vector the differences of all pairs of a relevant and an irrelevant document.
+    For each pair of a relevant and an irrelevant document, the strategy adds the difference of their vectors to the
+    query vector.
 
     Args:
         bench: Documents and queries.
         query: Position of the query.
-        judged: Pairs of a judged document's position and its grade.
+        judged: Pairs of a judged document's position and its grade. Grades above 0 are relevant, grades below 0
+            irrelevant.
 
     Returns:
-        The scores of the documents by BM25 and the moved query vector, shape (N,).
+        The scores of the documents by BM25 combined with the similarity to the moved query vector, shape (N,).
     """
     relevant, irrelevant = (bench.vectors[[row for row, grade in judged if grade * sign > 0]] for sign in (1, -1))
     pairs = len(irrelevant) * relevant.sum(axis=0) - len(relevant) * irrelevant.sum(axis=0)

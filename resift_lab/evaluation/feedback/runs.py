@@ -73,8 +73,9 @@ def _rounds(
         query: Position of the query.
 
     Returns:
-        For each round, the M metrics of the new ranking and of the initial ranking, shape (rounds, 2, M). Metrics
-        without judged documents leave out the same documents from both rankings.
+        For each round, the M metrics of the new ranking and of the initial ranking, shape (rounds, 2, M). Some
+        protocols remove the documents that have been judged so far before they measure. They remove them from both
+        rankings, so that the two rows can be compared.
     """
     # a generator per query, so that the noise depends neither on the method nor on the other queries
     rng = np.random.default_rng([options.seed, query])
