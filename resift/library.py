@@ -289,8 +289,8 @@ class Index:
     def search(self, options: SearchOptions) -> Hits:
         """Search without relevance feedback.
 
-        Pass the fields of :class:`SearchOptions` as separate arguments. The first argument is the query: a text, a
-        query clause or a whole search body.
+        The first argument is the query: a text, a query clause or a whole search body. Pass the other fields of
+        :class:`SearchOptions` as keyword arguments, for example ``index.search("forest fires", size=5)``.
 
         Returns:
             A page of hits, best first.
@@ -364,8 +364,8 @@ class Session:
     def search(self, options: SearchOptions) -> Hits:
         """Search with relevance feedback: the ranking follows what was learned from the marked documents.
 
-        Pass the options of a search, the fields of :class:`SearchOptions`, as separate arguments. The first argument is
-        the query: a text, a query clause or a whole search body.
+        The first argument is the query: a text, a query clause or a whole search body. Pass the other fields of
+        :class:`SearchOptions` as keyword arguments, for example ``session.search("forest fires", size=5)``.
 
         Raises:
             BadInput: The query is malformed, or an option is unknown or out of range.

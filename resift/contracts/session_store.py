@@ -52,7 +52,7 @@ class SessionStore(ABC):
 
         Args:
             id: The id of the session.
-            wait: Whether to wait for a slow store instead of raising an error after a short timeout.
+            wait: Whether to wait for a slow store. If False, SessionsUnavailable is raised after half a second.
         """
 
     @abstractmethod
@@ -63,7 +63,7 @@ class SessionStore(ABC):
             id: The id of the session.
             session: The session. Its attribute ``version`` is the version that was read, or None to create a new
                 session.
-            wait: Whether to wait for a slow store instead of raising an error after a short timeout.
+            wait: Whether to wait for a slow store. If False, SessionsUnavailable is raised after half a second.
 
         Returns:
             True if the session was written durably. False if another process has changed the stored session. In this

@@ -139,7 +139,7 @@ def parse_highlight(body: Any, clause: Clause, tables: IndexTables) -> Highlight
 
     Raises:
         BadInput: If the settings are malformed.
-        UnsupportedQuery: If a single field has its own settings.
+        UnsupportedQuery: If settings are specific to a field, as in ``{"fields": {"title": {"pre_tags": "<b>"}}}``.
     """
     if not body:
         return None

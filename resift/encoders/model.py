@@ -154,7 +154,8 @@ class Model:
     def is_adapted(self) -> bool:
         """Whether the model was adapted to the documents that it encodes.
 
-        The similarities of an adapted model may get more weight in a session (see ``max_alpha``).
+        In a session, the weight of an adapted model's similarities grows from ``alpha`` towards ``max_alpha`` with the
+        number of judgements.
         """
         return self.max_alpha > self.alpha
 
@@ -433,7 +434,8 @@ class Model:
         Args:
             info: The settings, as saved in JSON.
             table: The word vectors.
-            arrays: The arrays by name, such as ``mask``.
+            arrays: The saved arrays by name: ``mask``, which contains a weight for each dimension, and optionally
+                ``head``, the matrix of the model's last linear layer.
         """
         return cls(
             info["name"],

@@ -62,7 +62,7 @@ class StaticQueries(Model):
         Args:
             info: The settings, as saved in JSON.
             table: The word vectors.
-            arrays: The arrays by name, such as ``centre``.
+            arrays: The saved arrays by name. The array ``centre``, if any, is added to the mean word vector.
         """
         model = cls(table, info["teacher"], info["field"], arrays.get("centre"))
         model.alpha, model.max_alpha = info["alpha"], info["max_alpha"]

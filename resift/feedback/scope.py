@@ -42,8 +42,9 @@ def nearness_by_vectors(
         background: The vectors of random documents of the index, shape (n_background, n_dimensions).
 
     Returns:
-        Array of shape (n_judged,) with the values (z - 1) / 2, which can be below 0 and above 1. Here z is the number
-        of standard deviations by which the document is more similar to the query than the mean random document.
+        The nearness of each judged document, (z - 1) / 2, as an array of shape (n_judged,). Here z is the number of
+        standard deviations by which the document is more similar to the query than the mean random document. For
+        example, z = 1 gives 0, z = 3 gives 1, and z = 5 gives 2.
     """
     low, high = SCOPE_DEVIATIONS
     direction = unit_rows(query)

@@ -131,7 +131,7 @@ def _tool(function: Callable[..., Any], title: str, annotations: ToolAnnotations
 
     Args:
         function: The function. Its name becomes the name of the tool.
-        title: The title of the tool, in the style of OpenSearch's own MCP server.
+        title: The title of the tool, such as "SearchIndexTool".
         annotations: Hints for clients, for example that the tool does not change data.
         description: The description of the tool. By default, the docstring of the function.
     """

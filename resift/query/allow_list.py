@@ -309,6 +309,9 @@ def _keys(shape: Shape) -> dict[str, Shape]:
     Args:
         shape: The shape of the object: the name of an object type in the allow-list, or ``"{SHAPE}"`` for an object
             with arbitrary keys whose values have the shape SHAPE.
+
+    >>> _keys("{clause}")
+    {'*': 'clause'}
     """
     return {"*": shape[1:-1]} if shape[0] == "{" else _objects()[_TABLES.get(shape, shape)]
 

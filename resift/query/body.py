@@ -174,6 +174,9 @@ def _restored_ext(ext: Any) -> Body:
 
     Returns:
         ``{"ext": …}`` with the restored object, or {} if nothing has to be restored.
+
+    >>> _restored_ext({"query_context": {"query_text": "fire"}})
+    {'ext': {'rerank': {'query_context': {'query_text': 'fire'}}}}
     """
     if not isinstance(ext, Mapping):
         return {}

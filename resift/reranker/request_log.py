@@ -29,7 +29,7 @@ def identified(error: dict[str, Any], id: str | None = None) -> dict[str, Any]:
 
     Args:
         error: The error's ``code`` and ``message``, and optionally ``value`` and ``expected``.
-        id: The id of the request. By default, the id of the current request.
+        id: The id of the request. By default, the id of the request that the service is answering in this context.
     """
     return {"error": {**error, "request_id": id or REQUEST_ID.get()}}
 

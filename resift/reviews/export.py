@@ -52,11 +52,14 @@ def ris(ids: Sequence[str], texts: Texts) -> Iterator[str]:
 
 
 def table(decisions: Mapping[str, Sequence[Event]], texts: Texts) -> Iterator[str]:
-    """Yield judgements as a CSV table.
+    """Yield the judgements of a review as a CSV table.
+
+    The table has a row for each judgement. Its columns are ``document`` (the id), ``relevant`` (0 or 1), ``by`` (the
+    person or model), ``key`` (the name of the API key), ``at`` (the time), ``source`` and ``text``.
 
     Args:
-        decisions: The decisions on each document.
-        texts: A function that returns the texts of documents.
+        decisions: The decisions on each document, by document id.
+        texts: A function that takes document ids and returns the texts of the documents.
     """
     yield _rows([("document", "relevant", "by", "key", "at", "source", "text")])
     for batch in batched(decisions, _BATCH):

@@ -92,7 +92,7 @@ def _unchanged(query: Query, knowledge: Knowledge, options: Options, notes: Sequ
 
     Args:
         query: The parsed search body.
-        knowledge: The knowledge about the search.
+        knowledge: The user's relevance judgements and other knowledge for this search.
         options: The options of the rewriting.
         notes: The reasons why clauses were not changed. They are dropped if the session has no feedback for this query,
             because then there was nothing to change.

@@ -118,10 +118,11 @@ class Rewritten:
 
     @property
     def moved_field(self) -> tuple[str, Feedback] | None:
-        """The first vector field whose query vector was moved, if the query itself searches vector fields of the index.
+        """The name of the vector field whose query vector was moved, and the feedback that moved the query vector.
 
-        The value is a pair of the field's name and the feedback that moved the query vector. It is None if no query
-        vector of the query was moved.
+        This applies only to a query that itself searches vector fields of the index, such as a ``knn`` query. If it
+        searches several vector fields, the value describes the first field. The value is None if no query vector was
+        moved.
         """
         if not (self.in_place and self.is_changed):
             return None
@@ -137,6 +138,7 @@ class Rewritten:
     def reason(self) -> str:
         """All reasons why the rewriting is incomplete, as an English text, or "" if it is complete.
 
-        The text starts with :attr:`obstacle`, followed by notes on data that could not be loaded.
+        The text consists of the reasons why the search body was not rewritten completely (:attr:`obstacle`), followed
+        by notes on data that could not be loaded.
         """
         return "; ".join(filter(None, [self.obstacle, *self.knowledge.notes]))

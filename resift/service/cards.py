@@ -280,7 +280,7 @@ def _by_name(role: str, names: Sequence[str]) -> str | None:
     For example, ``image_url`` and ``coverImage`` suggest the role ``image``.
 
     Args:
-        role: The role.
+        role: The role: ``title``, ``link`` or ``image``.
         names: The names of the fields.
 
     Returns:

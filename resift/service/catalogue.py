@@ -138,12 +138,14 @@ class Catalogue:
         return self._fields.put(key, fields) if sources else fields
 
     def _any_range_matches(self, info: IndexInfo, name: str, bounds: Sequence[Bound], headers: Headers) -> bool:
-        """Return whether at least one of the range queries on a field matches a document.
+        """Return whether a document has a value in at least one of the ranges of a field.
+
+        The result is False if the engine refuses to search the field.
 
         Args:
             info: The names, fields and settings of the index.
             name: The name of the field.
-            bounds: The lower bounds of the ranges.
+            bounds: The bounds between the ranges, in ascending order.
             headers: The caller's HTTP headers, which are passed on to the engine.
 
         Raises:

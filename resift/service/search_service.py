@@ -549,11 +549,11 @@ class SearchService:
         return {**body, "from": 0, "size": max(rewritten.options.window_size, body["from"] + body["size"])}
 
     def _plain_body(self, parsed: ParsedSearch, rewritten: Rewritten) -> Body:
-        """Return a search body for the same search without rewriting.
+        """Return the body of the same search without rewriting, which requests only the ids of hits.
 
-        It is used to find out how feedback changed the ranks of hits. The body requests only the ids of the hits. The
-        number of hits is at least the rescore window of the rewritten search, because any hit in the window can have
-        moved.
+        The service compares these hits with the hits of the rewritten search, to report how feedback changed their
+        ranks. The body requests at least as many hits as the rescore window of the rewritten search contains, because
+        rescoring can move any hit in the window.
 
         Args:
             parsed: The search request and its parsed body.

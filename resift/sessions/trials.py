@@ -65,9 +65,10 @@ class Trial:
     verdict: str = ""
 
     def includes(self, client: str, now: float) -> bool:
-        """Return whether a user takes part in the trial.
+        """Return whether a user takes part in this online experiment.
 
-        The result is the same for all searches of a user during the trial.
+        The experiment includes a fixed share of all users, chosen by a hash of their client ids. The result is
+        therefore the same for all searches of a user while the experiment is running. Afterwards, the result is False.
 
         Args:
             client: The user's client id.
@@ -174,7 +175,10 @@ class TrialReport:
 
     @property
     def verdict(self) -> str:
-        """The reason why the trial has ended or should end now, or "" if it should continue."""
+        """The reason why the online experiment has ended or should end now, such as "sessions are better".
+
+        The text is empty if the experiment should continue.
+        """
         preferred = self.preferred
         conditions = {
             SESSIONS: preferred.low > 0,

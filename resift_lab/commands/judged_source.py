@@ -60,9 +60,10 @@ class JudgedSource:
 
 
 def judged_source_options(command: Command) -> Command:
-    """Decorate a command with the options ``--engine`` and ``--store``.
+    """Add the options ``--engine`` and ``--store`` to a command that reads relevance judgements.
 
-    The command receives both addresses as a :class:`JudgedSource`, in the argument ``source``.
+    The options name the address of the search engine and of the session store. The command receives both as a
+    :class:`JudgedSource`, in the argument ``source``.
 
     Args:
         command: The function to decorate.

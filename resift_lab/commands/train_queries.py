@@ -121,10 +121,10 @@ class _Options:
     settings: dict[str, Any]
 
     def check(self) -> None:
-        """Check that the options name either files or an index with a vector field as the source of the documents.
+        """Check that the user named the source of the documents: files, or an index and its vector field.
 
         Raises:
-            BadInput: If the source is missing, incomplete or ambiguous.
+            BadInput: If neither files nor an index are named, or both, or only one of ``--index`` and ``--field``.
         """
         if bool(self.files) == bool(self.index):
             problem = f"--corpus and --index {self.index} are both set" if self.index else "there are no documents"

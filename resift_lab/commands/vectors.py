@@ -94,11 +94,12 @@ def train_command(files: tuple[str, ...], fields: list[str] | None, out: str, se
 def convert_command(file: str, limit: int | None, files: tuple[str, ...], out: str) -> None:
     """Convert a file of word vectors, or the folder of a static model, to a table of word vectors.
 
-    FILE is in the format of word2vec, GloVe or fastText. DIR is a folder of model2vec, or of sentence-transformers with
-    a StaticEmbedding, whose vectors belong to word pieces.
+    The argument is a FILE in the format of word2vec, GloVe or fastText, or the folder (DIR) of a static embedding
+    model: a model of model2vec, or a sentence-transformers model with a StaticEmbedding. The vectors of a static model
+    belong to word pieces.
 
     With --corpus, every word of the documents gets a vector: from fastText's subwords, which only its .bin format
-    contains, or from the pieces of the word. Words that are a single piece of DIR always get a vector.
+    contains, or from the pieces of the word. Words that are a single piece in DIR always get a vector.
 
     Needs the extra 'lab'.
     """

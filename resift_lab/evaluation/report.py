@@ -95,9 +95,10 @@ def topics_report(runs: Mapping[str, Mapping[str, Run]]) -> dict[str, Any]:
     """Summarise simulated sessions in which a user searches for two topics, one after the other.
 
     Args:
-        runs: The runs of the second query, ``runs[kind][ranking]``. The kind tells whether the second query is
-            ``related`` or ``unrelated`` to the first topic. The ranking is ``before`` (without a session), ``after``
-            (with the session) or ``whole`` (with the full weight of all judgements).
+        runs: The runs of the second query, ``runs[kind][ranking]``. The kind is ``related`` if the second query is on
+            the topic of the first query, and ``unrelated`` otherwise. The ranking is ``before`` (without a session),
+            ``after`` (with the session), or ``whole`` (with a session that uses all judgements of the first query, even
+            if they do not suit the second query).
 
     Returns:
         A dictionary for JSON. For each kind, it contains the number of queries and similar facts, and the mean metrics

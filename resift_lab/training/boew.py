@@ -166,7 +166,8 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
         """Encode texts in batches, and return their vectors as a NumPy array.
 
         Args:
-            counts: The frequency of each of the V words in each of the S segments of n texts, shape (n · S, V).
+            counts: The frequency of each of the V words in each of the S segments of n texts, shape (n · S, V). The
+                segments of a text are adjacent rows.
             batch: The number of texts per batch.
 
         Returns:

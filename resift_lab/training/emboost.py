@@ -169,7 +169,8 @@ def _triplet_loss(
 def export(table: WordVectors, network: Any, options: EmBoostOptions) -> Residual:
     """Convert a trained network to a model that does not need PyTorch.
 
-    The word vectors of the model are multiplied by the trained weights of their sources.
+    A word vector consists of blocks of dimensions from several sources. In the exported model, each block is multiplied
+    by the weight that training has found for its source.
 
     Args:
         table: The word vectors that the network was trained on.

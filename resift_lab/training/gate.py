@@ -158,8 +158,8 @@ class Gate:
     def reduced_texts(self) -> list[str]:
         """The texts of all reduced test documents, from which the words of a query were removed.
 
-        They are in the order of the rounds: first the documents of all first queries, then of all second queries, and
-        so on.
+        In each round, a query is drawn from each test document. The list contains the reduced documents of the first
+        round, then of the second round, and so on. Documents with too few words for a query are left out.
         """
         return [probe.reduced for probes in self._rounds for probe in probes.values()]
 
@@ -266,8 +266,9 @@ def _ndcg(model: Model, scores: Floats, row: int, query: Floats, vectors: Floats
 def _probe(words: Sequence[str], idf: Mapping[str, float], rng: np.random.Generator) -> _Probe | None:
     """Draw a query from the words of a document, and remove these words from the document.
 
-    About half of the drawn words are removed with all their occurrences. Of the other drawn words, only the drawn
-    occurrence is removed.
+    About half of the drawn words are removed with all their occurrences, so that a search for the query cannot match
+    them in the document. Of the other drawn words, only the drawn occurrence is removed, and the document may contain
+    them elsewhere.
 
     Args:
         words: The words of the document.

@@ -16,17 +16,21 @@ Label = str | int | Mapping[str, float]
 
 
 def class_shares(labels: Sequence[Label]) -> tuple[list[str], Floats]:
-    """Convert the labels of documents to a matrix with the share of each class.
+    """Convert the labels of documents to a matrix with the probability of each class for each document.
 
     Args:
         labels: The label of each of the N documents: the name of a class, or a mapping of class names to weights.
 
     Returns:
-        The sorted names of the C classes, and the share of each class in each document, shape (N, C), float32. Each row
-        sums to 1.
+        The sorted names of the C classes, and the probabilities of the classes, shape (N, C), float32. Each row sums to
+        1.
 
     Raises:
         BadInput: If a label is invalid, or there are fewer than two classes.
+
+    >>> classes, probabilities = class_shares(["sport", {"sport": 1, "politics": 3}])
+    >>> classes, probabilities.tolist()
+    (['politics', 'sport'], [[0.0, 1.0], [0.75, 0.25]])
     """
     shares = [_shares_of(label, number) for number, label in enumerate(labels, 1)]
     classes = sorted({name for document in shares for name in document})

@@ -329,15 +329,17 @@ class _TeacherGate:
     def judge(self, model: StaticQueries, teacher: Teacher, steps: StepCounter) -> dict[str, Any]:
         """Choose the weight of the vector similarity relative to BM25, for searches with a model's query vectors.
 
+        The weight is measured with queries that are drawn from test documents.
+
         Args:
             model: A model that was trained without the test documents.
             teacher: The model that encoded the documents.
             steps: A counter of the texts that the teacher encodes, which reports the progress.
 
         Returns:
-            A dictionary with the weight ``alpha`` and its explanation ``why``. The weight is at most ``model.alpha``,
-            and 0 if searches with the vectors are not better than searches by BM25 alone. Without enough test
-            documents, it is ``model.alpha``.
+            A dictionary with the weight ``alpha`` and ``why``, an explanation in English. The weight is 0 if the
+            vectors do not improve the ranking of BM25, and at most ``model.alpha``. If there are too few test documents
+            to measure the weight, it is ``model.alpha``.
         """
         if not self.teacher_texts:
             return {"alpha": model.alpha, "why": "no document has words enough to tell"}

@@ -136,7 +136,7 @@ class _Run:
 
     Args:
         texts: The N texts to train on.
-        targets: The share of each of the C classes in each text, shape (N, C).
+        targets: The probability of each of the C classes for each text, shape (N, C). Each row sums to 1.
         vectors: The word vectors to start from.
         options: The settings.
 

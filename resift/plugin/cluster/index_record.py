@@ -98,9 +98,10 @@ class IndexRecord:
         return next((entry for entry in self.known if entry.model == model), None)
 
     def superseded_by(self, entry: IndexInfo) -> list[IndexInfo]:
-        """Return the descriptions of the vectors that are no longer needed once new vectors are complete.
+        """Return the descriptions of the vectors that new vectors will replace when all documents have a new vector.
 
-        These are vectors of the same model in another field, if ``resift attach`` has added this field.
+        The new vectors replace the vectors of the same model in other fields of the index, but only in fields that
+        ``resift attach`` has added.
 
         Args:
             entry: The description of the new vectors.

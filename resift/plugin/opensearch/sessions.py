@@ -76,8 +76,8 @@ class OpenSearchSessionStore(SessionStore):
 
         Args:
             id: The id of the session.
-            wait: Whether to try again for some seconds if the shard is not available. Otherwise, the request has the
-                short timeout of a search.
+            wait: True to try again for some seconds if the shard is not available. False to raise SessionsUnavailable
+                if the store does not answer within half a second, so that a search does not wait.
         """
         response = self._get(id, wait)
         if not response.get("found"):
@@ -105,12 +105,13 @@ class OpenSearchSessionStore(SessionStore):
             time.sleep(0.05)
 
     def write(self, id: str, session: SessionRecord, wait: bool = True) -> bool:
-        """Write a session, unless another process has changed it since it was read.
+        """Write a session, unless another process has changed the stored session since it was read.
 
         Args:
             id: The id of the session.
             session: The new contents, with the version that was read. For a new session, the version is None.
-            wait: Whether the request may take several seconds. Otherwise, it has the short timeout of a search.
+            wait: Whether the request may take several seconds. Otherwise, it times out after half a second, so that a
+                search does not wait.
 
         Returns:
             Whether the session was written.

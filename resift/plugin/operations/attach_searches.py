@@ -94,10 +94,11 @@ class SearchAttachment:
         return self.pipeline in self.pipelines and self.defaults[index] == self.pipeline
 
     def _pipeline_in_use(self) -> str | None:
-        """Return the name of a user's pipeline that already rewrites the searches of the attached index or alias.
+        """Return the name of a user's own pipeline that already rewrites searches of the attached index or alias.
 
         Returns:
-            The name, or None if there is no such pipeline, or if an index has another default search pipeline.
+            The name of the pipeline. None if there is no such pipeline. Also None if one of the attached indices has a
+            default search pipeline that does not rewrite these searches.
         """
         attached = [own for own, pipeline in self.pipelines.items() if self._attached_name(pipeline) == self.name]
         if not {*self.defaults.values()} <= {None, *attached}:

@@ -317,7 +317,8 @@ class _IndexAttachment:
 
         Args:
             target: The index.
-            pipelines: The kinds of pipelines that the index has: "search" and "ingest".
+            pipelines: The kinds of Resift's pipelines that exist for the index: "search", "ingest" or both. Without an
+                ingest pipeline, nothing is changed.
 
         Returns:
             Hints for the user about settings that could not be changed.

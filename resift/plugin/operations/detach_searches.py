@@ -110,13 +110,13 @@ class SearchDetachment:
     def _is_clone(self, index: str, attached_name: str, names: Collection[str]) -> bool:
         """Return whether an index was cloned from an attached index.
 
-        A clone also has the default search pipeline of the original index.
+        A clone has the default search pipeline of the original index, but a different name. Call this method only for
+        indices with the default search pipeline that ``resift attach`` created for ``attached_name``.
 
         Args:
             index: The name of the index.
-            attached_name: The index, alias or pattern for which ``resift attach`` created the default search pipeline.
-            names: The names that the user is detaching. An index that was attached by one of them is not treated as a
-                clone.
+            attached_name: The index, alias or pattern that was attached.
+            names: The names that the user is detaching. If ``attached_name`` is among them, the result is False.
         """
         if attached_name in names:
             return False

@@ -56,12 +56,12 @@ def _lost_row(
     before: Mapping[str, str | None],
     rewriters: Mapping[str, Rewriter],
 ) -> StatusRow:
-    """Return the report row for searches of several indices that lost, or will lose, their default pipeline.
+    """Return the report row for a group of indices whose searches lost, or will lose, their default search pipeline.
 
     Args:
         change: The group of indices, with its default pipelines before and after the change.
-        defaults: The current default pipelines of all indices.
-        before: The default pipelines of all indices without Resift.
+        defaults: The current default pipeline of each index, by index name.
+        before: The default pipeline that each index has without Resift, by index name.
         rewriters: The settings of Resift's processors, by the name of their search pipeline.
     """
     group, template = change.group, change.group.template

@@ -204,13 +204,14 @@ class Keys:
         return match
 
     def name_of(self, headers: Mapping[str, str]) -> tuple[str, str] | None:
-        """Return the name of the API key that a request contains, to tell callers apart before the request is answered.
+        """Return the name of the API key in a request, which identifies the caller before the request is answered.
 
         Args:
             headers: The headers of the request.
 
         Returns:
-            ``("key", NAME)``, which no network address is equal to. None if the request has no key of this service.
+            The pair ``("key", NAME)``. The word "key" distinguishes names of keys from IP addresses, which identify
+            callers without a key. None if the request has no key of this service.
         """
         presented = _presented_key(headers)
         key = self.find(presented) if presented else None

@@ -76,7 +76,8 @@ def join_parts(parts: dict[str, Collection]) -> SplitCollection:
 
     Args:
         parts: The collections ``train`` and optionally ``dev`` and ``test``, which have the same documents. Without
-            ``dev``, a tenth of the training queries become validation queries.
+            ``dev``, a tenth of the training queries become validation queries. Without ``test``, the split has no test
+            queries.
     """
     ends = np.cumsum([0, *(len(part.queries) for part in parts.values())])
     positions: dict[str, Positions] = {

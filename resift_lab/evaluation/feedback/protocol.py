@@ -91,7 +91,8 @@ class FeedbackProtocol:
         Args:
             query: Position of the query.
             scores: Scores of all N documents, shape (N,).
-            judged: Positions of the judged documents, which some metrics ignore.
+            judged: Positions of the documents that the user has judged. Some metrics, such as those of the residual
+                ranking, leave these documents out of the ranking.
 
         Returns:
             The value of each metric, in the order of :attr:`metrics`.

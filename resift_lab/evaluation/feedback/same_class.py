@@ -52,8 +52,8 @@ class SameClass(FeedbackProtocol):
     def first(self, bench: FeedbackBench, query: int) -> Scores:
         """Return the initial ranking of a query.
 
-        The ranking comes from the protocol's first system, or from a search without a session if there is no such
-        system.
+        The constructor's argument ``first_system`` computes the ranking. If this argument was None, the ranking comes
+        from a search without a session.
 
         Args:
             bench: Documents and queries.
