@@ -124,6 +124,9 @@ def fields_as_arguments(
 ) -> Callable[[Callable[[Owner, S], R]], Callable[Concatenate[Owner, P], R]]:
     """Return a decorator for methods that take a struct. Callers pass the fields of the struct as separate arguments.
 
+    For example, a method that is declared as ``search(self, options: SearchOptions)`` can be called as
+    ``index.search("bush fire", start=10)``, where ``start`` is a field of ``SearchOptions``.
+
     The decorated method validates its arguments with :func:`read_struct`, and calls the original method with the
     struct. It raises BadInput for an unknown or invalid argument. NumPy scalars are converted to Python numbers.
 

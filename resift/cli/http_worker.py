@@ -474,7 +474,14 @@ def _id_of(request: Any) -> str:
 
 
 def _http_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers of waitress, such as ``X_API_KEY``, with their usual names, such as ``X-Api-Key``."""
+    """Convert header names of the server waitress, such as ``X_API_KEY``, to HTTP's spelling, such as ``X-Api-Key``.
+
+    Args:
+        headers: The headers of a request that waitress has parsed.
+
+    Returns:
+        The headers with the new names and unchanged values.
+    """
     return {name.replace("_", "-").title(): value for name, value in headers.items()}
 
 

@@ -131,7 +131,10 @@ class Lanes:
         return min(at_most, max(0.0, self._waiting[0].queued + MAX_WAIT - now) + 0.001)
 
     def longest_wait(self) -> float:
-        """Return the longest time, in seconds, that a request waited for a thread in the last two to four seconds."""
+        """Return the longest time, in seconds, that a recent request waited for a thread.
+
+        Requests of at least the last two seconds and at most the last four seconds are taken into account.
+        """
         return self._waits.get()
 
 

@@ -109,7 +109,8 @@ def _chosen_store(context: click.Context, parameter: click.Parameter, value: str
     Args:
         context: The click context, which contains the value of the option ``--engine``.
         parameter: The option ``--store``.
-        value: The address from the user. If it is empty, the engine determines the session store.
+        value: The address from the user. If it is empty, the default store for the engine is returned: the file of the
+            embedded engine, or a separate local file if the engine is a cluster.
     """
     if value:
         return checked_address(context, parameter, value)

@@ -245,8 +245,8 @@ class SqliteSessionStore(SessionStore):
 
         Args:
             id: The id of the session.
-            wait: Whether to wait up to 30 seconds for a lock on the database. If False, the wait is limited to the
-                short timeout of a search.
+            wait: Whether to wait up to 30 seconds for a lock on the database. If False, the maximum is
+                ``SEARCH_TIMEOUT``, half a second, so that searches are not delayed.
 
         Raises:
             SessionsUnavailable: If the database is still locked at the end of the wait.
@@ -261,8 +261,8 @@ class SqliteSessionStore(SessionStore):
         Args:
             id: The id of the session.
             session: The new contents, with the version that was read. A version of None stands for a new session.
-            wait: Whether to wait for other writers for up to 30 seconds. Otherwise the wait is limited to the short
-                timeout of a search.
+            wait: Whether to wait up to 30 seconds for other writers. If False, the maximum is ``SEARCH_TIMEOUT``, half
+                a second, so that searches are not delayed.
 
         Returns:
             Whether the session was written.

@@ -355,9 +355,10 @@ class Vectors:
     def scripted(self, script: Script, rows: Rows) -> Scores:
         """Compute the scores of documents with a script.
 
-        A document without a vector has the score 0. However, if the script has a ``beta``, such a document is scored as
-        if its similarity to the query were neutral. If the script refers to a field other than VECTOR_FIELD, all
-        documents count as documents without a vector.
+        The score of a document is the similarity of its vector to the query, or exp(beta · similarity) if the script
+        has a ``beta``. A document without a vector has the score 0 in the first case. In the second case, it is scored
+        like a document that has nothing in common with the query. If the script refers to a field other than
+        VECTOR_FIELD, all documents count as documents without a vector.
 
         Args:
             script: The parsed script.

@@ -24,7 +24,8 @@ class Mark(NamedTuple):
 
     Attributes:
         grade: The relevance, from -1 (irrelevant) to 1 (relevant).
-        source: How the judgement was made: an explicit ``mark``, a ``click``, a ``skip`` or a ``model``.
+        source: The origin of the judgement: ``mark`` (the user judged the document), ``click`` (the user clicked the
+            hit), ``skip`` (the user ignored the hit and clicked a lower hit) or ``model`` (a model computed the grade).
     """
 
     grade: float

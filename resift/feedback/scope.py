@@ -81,6 +81,9 @@ def largest_by_query(
 ) -> NDArray[np.floating[Any]]:
     """Replace each judgement's value with the largest value among the relevant documents judged for the same query.
 
+    The values are similarities of the judged documents to the current query. If a single relevant document of an
+    earlier query is similar to the current query, all judgements for the earlier query get its high value.
+
     Args:
         values: A value for each judgement, shape (n_judgements,).
         queries: For each judgement, the query for which the document was judged.
@@ -88,6 +91,9 @@ def largest_by_query(
 
     Returns:
         Array of shape (n_judgements,). Values are unchanged for queries without relevant documents.
+
+    >>> largest_by_query(np.array([0.2, 0.9, 0.5]), ["fire", "fire", "rain"], np.array([1.0, 1.0, -1.0])).tolist()
+    [0.9, 0.9, 0.5]
     """
     largest: dict[str, float] = {}
     for query, value, grade in zip(queries, values.tolist(), grades.tolist(), strict=True):

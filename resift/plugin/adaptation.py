@@ -24,7 +24,10 @@ GROUP = "resift.adaptation"
 
 
 class Adaptation(Protocol):
-    """The training functions that an optional package provides under the entry point group ``resift.adaptation``."""
+    """The training functions that Resift's commands need, but that another, optional package implements.
+
+    The package registers an object with these methods under the entry point group ``resift.adaptation``.
+    """
 
     def require_packages(self) -> None:
         """Raise MissingExtra if a package that training needs is not installed."""

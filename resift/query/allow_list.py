@@ -199,6 +199,8 @@ class _Check:
     def _check_keys(self, value: Mapping[str, Any], shape: Shape, path: str) -> None:
         """Check that a clause has exactly one key, and that an object has the key that its shape requires.
 
+        For example, the shape ``aggregation.histogram`` requires the key ``min_doc_count``.
+
         Args:
             value: The object.
             shape: The name of the object's shape in the allow-list, for example ``clause``.
@@ -265,6 +267,9 @@ def _described(shapes: Mapping[str, Shape]) -> str:
 
     Args:
         shapes: The alternatives of the shape, by JSON type.
+
+    >>> _described({"text": "text", "number": "number <= 100"})
+    'text or number <= 100'
     """
     return " or ".join(shapes[kind] if kind in _SCALARS else kind for kind in shapes)
 

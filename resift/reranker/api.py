@@ -110,7 +110,7 @@ def _max_text() -> int:
 
 
 def read_items() -> list[Any]:
-    """Parse the body of the current request as a JSON array, and return its items.
+    """Parse the body of the HTTP request that Flask is handling as a JSON array, and return its items.
 
     Raises:
         MalformedJson: The body is not a JSON array.
@@ -147,7 +147,7 @@ def _json_value(data: bool, kind: type, expected: str, raw: bytes | None = None)
 
 
 def _raw_body() -> bytes:
-    """Read the body of the current request.
+    """Read the body of the HTTP request that Flask is handling.
 
     Raises:
         RequestEntityTooLarge: The body is larger than the settings allow.

@@ -64,7 +64,11 @@ class RewriteRequest(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class UnparsedRewriteRequest(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A request to rewrite a search body, like :class:`RewriteRequest`, in which the search body is still JSON text."""
+    """A request to rewrite a search body, with the fields of :class:`RewriteRequest`.
+
+    The search body is still JSON text. The service can therefore return a search body that needs no rewriting without
+    parsing it.
+    """
 
     index: Name
     body: Raw

@@ -122,9 +122,10 @@ def delete_review(review: str) -> dict[str, Any]:
 def next_batch(review: str) -> dict[str, Any]:
     """Return the documents that a reader should judge next.
 
-    By default, these are the unread documents that are most likely relevant, best first. With `sample`, they are a
-    random sample of the unread documents. The documents are reserved for the reader `by`, until the reader has judged
-    nothing for half an hour or releases them. At most 100 documents are reserved for a reader.
+    By default, these are the unread documents that are most likely relevant, best first. If the field `sample` of the
+    request body is true, they are a random sample of the unread documents. The documents are reserved for the reader
+    whose name is in the field `by`. A reservation ends when the reader releases the documents, or has not judged any
+    document for half an hour. At most 100 documents are reserved for a reader.
     """
     body, opened, engine = read_body(BatchRequest), _open(review), current_service().engine
     by, source = _by(body.by), MODEL if body.model else PERSON

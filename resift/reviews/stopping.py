@@ -173,11 +173,12 @@ def _smallest(runs: _Runs, missed: int, bound: float = 1.0) -> tuple[float, int]
 def _max_missed(runs: _Runs, unread: int, run: int) -> int:
     """Return an upper limit for the number of relevant documents that are still unread, with a confidence of 95 %.
 
-    This is the largest number that the test of :func:`p_value` does not reject. Each sample of judged documents yields
-    a limit, and the smallest limit is returned.
+    The test of :func:`p_value` treats the last judged documents as a random sample, and is repeated with samples of
+    several sizes. For each sample, there is a largest number of missed relevant documents that the test does not
+    reject. The smallest of these numbers is returned.
 
     Args:
-        runs: The samples of judged documents that are tested, as returned by :func:`_runs`.
+        runs: The samples of judged documents, as returned by :func:`_runs`.
         unread: The number of unread documents.
         run: The position in ``runs`` of a sample with a small p-value. Testing it first saves time.
     """

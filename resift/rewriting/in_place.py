@@ -113,12 +113,12 @@ def _outcome(notes: Sequence[Note], knowledge: Knowledge) -> Outcome:
     """Summarise the notes of a rewriting as a single outcome.
 
     Args:
-        notes: The reasons why parts of the query were not changed.
-        knowledge: The knowledge about the search. It can have notes, too, if something could not be loaded.
+        notes: The reasons why parts of the query were not changed, each with an outcome.
+        knowledge: The knowledge about the search. It has notes, too, if some data could not be loaded.
 
     Returns:
-        ``REWRITTEN`` if there are no notes at all. If all notes have the same outcome, and ``knowledge`` has no notes,
-        this outcome. Otherwise ``IN_PART``.
+        ``REWRITTEN`` if neither ``notes`` nor ``knowledge`` contains a note. If ``knowledge`` has no notes and all
+        ``notes`` have the same outcome, that outcome is returned. In all other cases, ``IN_PART`` is returned.
     """
     outcomes = {note.outcome for note in notes}
     if not outcomes and not knowledge.notes:
@@ -206,11 +206,11 @@ class _ClauseRewriter:
         return self._clause_count <= MAX_ENGINE_CLAUSES
 
     def _text_clauses(self, clause: Clause, is_normalised: bool = False) -> Iterator[Clause]:
-        """Yield the text clauses inside a clause to which expansion words are added.
+        """Yield the text clauses to which expansion words are added: the clause itself, or text clauses inside it.
 
-        A ``hybrid`` query leaves out documents with the score 0, and expansion words must not give such documents a
-        score. Therefore, a text clause inside a ``hybrid`` query gets words only if it gives a score to each document
-        that it matches. Otherwise, its inner clauses are considered.
+        OpenSearch removes documents with the score 0 from the hits of a ``hybrid`` query. Expansion words would raise
+        such a score, and the document would become a hit. Inside a ``hybrid`` query, a text clause is therefore yielded
+        only if each document that it matches has a score above 0. Otherwise, the clauses inside it are examined.
 
         Args:
             clause: The clause.

@@ -86,8 +86,10 @@ def rewrite_rescored(query: Query, knowledge: Knowledge, options: Options) -> Re
 class _Rewriter:
     """Builds the rewritten search body of a text search.
 
-    The constructor chooses the expansion words and the judged documents to use. The methods :meth:`with_words_in_query`
-    and :meth:`with_stages` then build the body in two different ways.
+    The constructor chooses the expansion words and the judged documents to use. There are two methods that build the
+    body. :meth:`with_stages` adds rescore stages, which can multiply the scores of the top hits by their similarity to
+    the query vector. :meth:`with_words_in_query` adds expansion words to the query, for searches that cannot be
+    rescored or need no rescoring.
 
     Attributes:
         may_change_query: Whether clauses can be added to the query without exceeding OpenSearch's limit on the number

@@ -630,9 +630,11 @@ def _judgement_details(judgement: Judgement) -> dict[str, Any]:
 
 
 def _outcome_details(rewritten: Rewritten) -> dict[str, Any]:
-    """Return the outcome of a rewriting for the response: its code, the reason, and the words that widened the query.
+    """Describe the outcome of a rewriting for the response.
 
-    Empty values are left out.
+    Returns:
+        A dictionary with ``outcome`` (the code of the outcome), ``reason`` (an explanation) and ``widened`` (the words
+        that were added so that more documents match). Empty values are left out.
     """
     details = {
         "outcome": rewritten.outcome.code,

@@ -213,7 +213,8 @@ class FieldLoader:
             ids: The ids of the documents.
 
         Returns:
-            The vector or tokens of each document, by document id. The value is empty for a document that has none.
+            The vector or tokens of each document, by document id. The value is empty if a document has no vector or
+            tokens.
         """
         values: Mapping[str, Any]
         if field.has_tokens:

@@ -53,14 +53,16 @@ class Loader:
         return self._is_running
 
     def submit(self, key: Hashable, work: Callable[[], object]) -> Future[None] | None:
-        """Let a thread of the pool call a function, unless a call with an equal key is pending.
+        """Let a thread of the pool call a function in the background.
 
         Args:
-            key: An object that identifies the data that the function loads.
+            key: An object that identifies the data that the function loads. If a call with an equal key is pending,
+                ``work`` is not called.
             work: The function. Its result is ignored.
 
         Returns:
-            The pending call, or None if the function will not be called.
+            The new call, or the pending call with an equal key. None if the pool has not been started, or if too many
+            calls are pending.
         """
         with self._lock:
             pending = self._pending.get(key)
@@ -74,17 +76,18 @@ class Loader:
         return future
 
     def load(self, key: Hashable, work: Callable[[], object], seconds: float) -> bool:
-        """Call a function in a thread of the pool, and wait until the function ends.
+        """Let a thread of the pool call a function, and wait until the call ends.
 
-        If too many other calls are pending, this method does not wait.
+        If too many other calls are pending, this method returns False at once.
 
         Args:
-            key: A key that identifies what the function loads.
-            work: The function.
+            key: An object that identifies the data that the function loads. If a call with an equal key is pending,
+                this method waits for that call, and does not call ``work``.
+            work: The function. Its result is ignored.
             seconds: The maximum time to wait, in seconds.
 
         Returns:
-            Whether the function has ended in time. Otherwise, the function continues in the background.
+            Whether the call has ended in time. Otherwise, a call that was started continues in the background.
 
         Raises:
             Exception: The error of the function.

@@ -242,8 +242,8 @@ class Sessions:
             id: The id of the session.
             any_owner: Whether to return sessions of other callers, too. This is needed for requests from a search
                 pipeline of OpenSearch, where the caller is the cluster and not the user.
-            wait: Whether to wait for a slow store. If False, SessionsUnavailable is raised after a short timeout, so
-                that searches are not delayed.
+            wait: Whether to wait for a slow store. If False, SessionsUnavailable is raised if the store does not
+                respond within half a second, so that searches are not delayed.
 
         Returns:
             The session, or None if it does not exist, has expired or belongs to another caller.

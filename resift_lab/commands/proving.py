@@ -390,6 +390,8 @@ class ReplayedSearch:
 class _FixedClicks(Clicks):
     """A replacement for the click log, which returns the same judgements for every client.
 
+    :class:`ReplayedSearch` uses it to run a search with chosen judgements.
+
     Attributes:
         judged: The judgements to return.
     """

@@ -43,7 +43,7 @@ class SystemChoice:
 
     @property
     def name(self) -> str:
-        """The name of the first system, or the folder of its model.
+        """The name of the encoder or baseline to evaluate, or the folder of the saved model. The default is "mean".
 
         Raises:
             BadInput: If both ``--encoder`` and ``--model`` are set.

@@ -296,12 +296,13 @@ def emboost_command(
 ) -> None:
     """Train EmBoost, an encoder with a residual network, on judged queries.
 
-    '--set network=NAME' chooses between 'fcrr' (fully connected) and 'convrr' (convolutional). The paper uses
-    rate=0.001 and scale=0.05.
+    '--set network=NAME' chooses between 'fcrr' (fully connected) and 'convrr' (convolutional). The authors of EmBoost
+    (Cakaloglu, Xu and Raghavan 2022) use rate=0.001 and scale=0.05.
 
-    Queries are divided as for 'resift train reranker', and the test queries are never used for training. The epoch with
-    the best recall@1 on the validation queries is written. If the untrained mixture of word vectors is best, nothing is
-    written, and the exit status is 3. Index documents with the new encoder to use it (resift index --model).
+    The queries are divided into training, validation and test queries, as by 'resift train reranker'. The test queries
+    are never used for training. After each epoch, the recall@1 on the validation queries is measured, and the encoder
+    of the best epoch is saved. If the word vectors have a better recall@1 before training, nothing is saved, and the
+    exit status is 3. To use the new encoder, index the documents with it (resift index --model).
 
     Needs the extra 'lab'.
     """

@@ -204,14 +204,15 @@ def _by_judged_queries(folder: Path, model: Model, start: Tuning) -> tuple[Value
 
 
 def _with_progress(values: Values, progress: Progress) -> Values:
-    """Wrap a function that evaluates ranking constants, so that each call reports progress.
+    """Wrap a function that evaluates search settings, so that each call reports progress.
 
     Args:
-        values: The function to wrap.
+        values: A function that takes ranking constants, such as the weight of the vector similarity, and returns a
+            value of a metric for each query.
         progress: A function that is called with the number of finished evaluations and the total number, ``TRIALS``.
 
     Returns:
-        A function with the same argument and result as ``values``. It can be called ``TRIALS`` times.
+        A function with the same argument and result as ``values``. It must be called at most ``TRIALS`` times.
     """
     done = iter(range(1, TRIALS + 1))
 

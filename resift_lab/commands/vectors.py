@@ -160,9 +160,10 @@ def distill_command(
 
 
 def _parse_spelling(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, float] | None:
-    """Parse the value of ``--spelling``: ``DIM`` or ``DIM=WEIGHT``.
+    """Parse the value of ``--spelling``, which adds vectors that are computed from the spelling of words.
 
-    This is a click callback. ``context`` and ``parameter`` are required by click and not used.
+    The value has the form ``DIM`` or ``DIM=WEIGHT``. This function is a click callback. ``context`` and ``parameter``
+    are required by click and not used.
 
     Args:
         context: The context of the command.

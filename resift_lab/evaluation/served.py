@@ -98,8 +98,9 @@ def served_by(serve: Serve, system: System, documents: Sequence[str]) -> Served:
     """Fit a retrieval system on documents, and return a function that searches them by BM25 and the system's vectors.
 
     Args:
-        serve: A function that creates the service's search over documents.
-        system: A system with dense vectors. Its own weight of the similarity is used.
+        serve: A function that takes documents and their vectors, and returns a search with the same ranking as the
+            Resift service.
+        system: A system with dense vectors. It also determines the weight of the vector similarity relative to BM25.
         documents: The texts of the documents.
 
     Returns:

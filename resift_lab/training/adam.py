@@ -36,7 +36,8 @@ def remaining_rate(step: int, total: int) -> float:
 class Adam:
     """The Adam optimiser for large arrays. Each step updates only some rows of an array.
 
-    An update changes only the moments of the updated rows. The bias correction counts every update.
+    The first and second moments of a row change only when the row is updated. The bias correction depends on the number
+    of training steps, and not on the number of updates of the row.
 
     Args:
         values: The parameters: V values, shape (V,), or V vectors of D dimensions, shape (V, D), float32. They are

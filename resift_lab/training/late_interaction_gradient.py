@@ -226,6 +226,8 @@ class _WordPairs:
     def spread(self, by_best: NDArray[np.float32]) -> Floats:
         """Convert the gradient with respect to :attr:`best` to a gradient with respect to all similarities.
 
+        The query has m words, and the n documents have u distinct words.
+
         Args:
             by_best: The gradient with respect to the largest similarities in :attr:`best`, shape (m, n).
 

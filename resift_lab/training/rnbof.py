@@ -53,9 +53,11 @@ class RnBof(RoBoew):
     def text_vectors(self, pooled: torch.Tensor) -> torch.Tensor:
         """Apply the final linear layer with the matrix W to the memberships of each text: t = relu(Wᵀ s).
 
+        A membership is the degree to which a word belongs to a codeword (cluster centroid).
+
         Args:
-            pooled: The mean memberships s of a segment's words in K codewords, for the S segments of n texts, shape (n,
-                S · K).
+            pooled: The memberships s of n texts, shape (n, S · K). A row consists of the S segments of a text, and each
+                segment of the mean memberships of its words in the K codewords.
 
         Returns:
             The vectors of the texts, shape (n, R) for R dimensions.

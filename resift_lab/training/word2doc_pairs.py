@@ -21,12 +21,14 @@ _MIN_TO_HOLD_OUT = 3
 class TrainingPairs:
     """Queries for training and evaluation, each with the position of its document.
 
+    The queries are titles and keywords of the documents. Some keywords are held out: they are not used for training.
+
     Attributes:
         queries: The queries to train on.
         documents: The position of the correct document of each query in ``queries``.
-        choosing: Held-out keywords with which the weight of the retriever's scores is chosen, each with the position of
-            its document.
-        judging: Held-out keywords with which the model is evaluated, each with the position of its document.
+        choosing: Held-out keywords, each with the position of its document. They are used to choose the weight of the
+            retriever, whose scores the model adds to the scores of its network.
+        judging: Other held-out keywords, each with the position of its document. They are used to evaluate the model.
     """
 
     queries: list[str]

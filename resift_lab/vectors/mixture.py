@@ -147,7 +147,8 @@ def _scaled_rows(table: WordVectors, words: Sequence[str], idf: DocumentFrequenc
     Args:
         table: A table of D dimensions.
         words: The V words to look up.
-        idf: Document frequencies of a corpus, which determine the centre, or None to leave the vectors uncentred.
+        idf: Document frequencies of a corpus. The weighted mean vector of the words in the corpus is then subtracted
+            from each vector. None to leave the vectors uncentred.
 
     Returns:
         Vectors of shape (V, D), zeros for words that the table does not contain.

@@ -116,9 +116,12 @@ class IndexRecord:
         ]
 
     def is_attached(self, entry: IndexInfo) -> bool:
-        """Return whether ``resift attach`` added the vectors of ``entry`` to an existing index.
+        """Return whether ``resift attach`` added some vectors to an existing index.
 
-        Otherwise, Resift created the index together with these vectors.
+        If not, Resift created the index together with these vectors.
+
+        Args:
+            entry: The description of the vectors.
         """
         return entry.vector_field in self.added or not is_ours(entry.vector_field)
 

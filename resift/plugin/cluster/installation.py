@@ -137,7 +137,8 @@ class Installation:
         model: The description of the embedding model.
         fields: The names of the text fields that are encoded.
         url: The URL of the service.
-        managed: The provider that manages the cluster, or None.
+        managed: The provider that manages the settings of the cluster, such as Amazon, or None if Resift may change the
+            settings itself.
     """
 
     name: str

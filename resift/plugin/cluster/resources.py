@@ -72,6 +72,9 @@ class Resource(ABC):
 
         Args:
             description: The text in the resource that should contain the stamp, or None if the resource does not exist.
+
+        Returns:
+            The state, such as "ok", "missing" or "changed". :meth:`state` lists all states.
         """
         if description is None:
             return "missing"

@@ -141,14 +141,15 @@ class Target:
             raise BadInput(f"{field!r} is {actual} in index {self.name!r}", value=field, expected=expected)
 
     def _free_field(self, model: ModelDescription, graph: bool) -> str:
-        """Choose a vector field for a model. The field does not contain vectors of another model.
+        """Choose a field for the vectors of a model. Fields that are used for the vectors of another model are avoided.
 
         Args:
             model: The model.
             graph: Whether the vectors need an HNSW index.
 
         Returns:
-            The name of the field.
+            The name of the field. This is Resift's usual vector field, such as ``resift_vector``, if it is free.
+            Otherwise, digits of the model's hash are appended to this name.
         """
         common_field = VECTOR_FIELD if graph else COMPACT_FIELD
         desired = _vector_mapping(common_field, model)

@@ -121,11 +121,11 @@ class FailoverTransport(Transport):  # type: ignore[misc]
         raise AssertionError("the loop returns or raises")  # pragma: no cover
 
     def _merge_headers(self, headers: Mapping[str, str] | None) -> dict[str, str]:
-        """Return the HTTP headers to send with a request.
+        """Return the HTTP headers to send with a request: the caller's headers and the caller's X-Opaque-Id.
 
-        These are the caller's headers in lower case, so that they replace the headers of opensearch-py, and the
-        caller's X-Opaque-Id. This id comes from a context variable. It is not in ``headers``, because ``headers`` is a
-        part of cache keys and the id differs for each request.
+        The names are in lower case, so that the headers replace the headers of opensearch-py. The X-Opaque-Id is read
+        from a context variable. It is not in ``headers``, because ``headers`` is a part of cache keys, and the id
+        differs for each request.
 
         Args:
             headers: The caller's headers, or None.

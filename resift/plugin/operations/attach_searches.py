@@ -192,7 +192,9 @@ class SearchAttachment:
         return shared
 
     def _is_attachable(self, name: str) -> bool:
-        """Return whether ``resift attach --default-pipelines`` would succeed for another name.
+        """Return whether ``resift attach --default-pipelines`` would succeed for a name other than :attr:`name`.
+
+        An error message can then suggest the other name.
 
         Args:
             name: The name of an alias, a data stream or a pattern, or a comma-separated list of indices.

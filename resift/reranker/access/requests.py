@@ -290,7 +290,11 @@ def protect_browsers(app: Flask, keys: Keys, hosts: Sequence[str], origins: Sequ
 
 
 def _has_body() -> bool:
-    """Return whether the current request may change data, and has a body or headers that announce a body."""
+    """Return whether the HTTP request that Flask is handling may change data and has a body.
+
+    Requests with the methods GET, HEAD and OPTIONS do not change data. The headers ``Content-Type`` and
+    ``Transfer-Encoding`` also count as a body.
+    """
     is_declared = any(name in request.headers for name in ("Content-Type", "Transfer-Encoding"))
     return request.method not in _SAFE_METHODS and (is_declared or bool(request.content_length))
 

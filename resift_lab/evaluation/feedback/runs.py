@@ -107,7 +107,8 @@ def _check_rounds(metrics: NDArray[np.float64]) -> None:
     """Check that no round consists only of NaN values.
 
     Args:
-        metrics: M metrics of Q queries, after each round and in the initial ranking, shape (rounds, 2, Q, M).
+        metrics: The M metrics of Q queries in each round, shape (rounds, 2, Q, M). The second axis contains the metrics
+            of the new ranking after the round, and the metrics of the initial ranking.
 
     Raises:
         BadInput: If all metrics of all queries are NaN in a round, because all relevant documents were judged.
