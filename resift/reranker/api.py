@@ -308,10 +308,11 @@ def describe_index(index: str) -> dict[str, Any]:
 
 @api.get("/indices/<index>/suggestions")
 def suggest(index: str) -> dict[str, Any]:
-    """Complete the text `q` that a user is typing, with at most four words and four titles from the index.
+    """Complete the text in the query parameter `q`, which a user is typing.
 
-    Words and titles come from a sample of 3,000 documents that the caller may read. The sample is read in the
-    background after the first request for an index. Until then, the response contains no suggestions.
+    The response contains at most four words and four titles from the index. They come from a sample of 3,000 documents
+    that the caller may read. The sample is read in the background after the first request for an index. Until then, the
+    response contains no suggestions.
     """
     text = request.args.get("q", "")[:MAX_QUERY]
     service, headers = current_service(), engine_headers()

@@ -43,6 +43,9 @@ def evaluate() -> None:
     tfidf-stop, bm25, lsi:K, pv-dbow:K, mean-plain, dynamax, sif, model2vec, adapted (word vectors adapted to the
     documents), late (an untrained reranker) and st:FOLDER (a sentence-transformers model).
 
+    K is the number of codewords (boew) or dimensions (lsi, pv-dbow), and SIGMA the width of the codewords. UNIVERSE
+    names the vectors with which words are compared, for example pca100 for 100 principal axes.
+
     Metrics are fractions or correlations, with 95 % bootstrap intervals. p values are from paired randomisation tests.
     Needs the extra 'lab'.
     """

@@ -203,7 +203,9 @@ def mix_command(
     spelling: tuple[int, float] | None,
     out: str,
 ) -> None:
-    """Combine tables of word vectors into a single table, whose vectors are concatenated.
+    """Combine tables of word vectors into a single table.
+
+    The new vector of a word is the concatenation of its vectors in all tables.
 
     DIR is a folder with word vectors. The name resift-en stands for the word vectors that come with Resift. WEIGHT
     scales the vectors of a table, and is 1 by default. --spelling needs the extra 'lab'.
