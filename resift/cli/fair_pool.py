@@ -41,9 +41,11 @@ class FairPool:
         self._executor.submit(self._serve)
 
     def _serve(self) -> None:
-        """Do work until there is none that this thread may take.
+        """Call the queued functions one after the other, until no more work may begin now.
 
-        Work that is added later, or for which another thread has to become free, is taken by another call.
+        This method runs in a thread of the pool, once for each function that is added to a queue. It ends if all queues
+        are empty, or if each caller with queued work already occupies its maximum number of threads. One of these
+        threads continues with the caller's work when it becomes free.
         """
         while (taken := self._take()) is not None:
             caller, work = taken

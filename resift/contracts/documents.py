@@ -282,12 +282,13 @@ class IndexInfo:
 
 
 def _equal_vector_fields(mappings: Sequence[Mapping[str, VectorField]]) -> dict[str, VectorField]:
-    """Combine the vector fields of several indices.
+    """Return the vector fields of several indices that can be searched together.
 
-    A field is left out if two indices have a field of this name with different properties.
+    A field is left out if two indices have a field of this name with different properties, such as different numbers of
+    dimensions.
 
     Args:
-        mappings: The vector fields of each index, by name.
+        mappings: For each index, its vector fields by name.
 
     Returns:
         The remaining vector fields, by name.

@@ -196,7 +196,16 @@ class _Parser:
         return Knn(vector, convert("k", settings["k"], ResultCount), condition, boost=boost)
 
     def hybrid(self, body: Any) -> Query:
-        """Parse the settings of a ``hybrid`` query, which is only allowed as the complete query of a search."""
+        """Parse a ``hybrid`` query, which combines the hits of several sub-queries.
+
+        A ``hybrid`` query cannot be a clause of another query.
+
+        Args:
+            body: The settings of the query: the value of the key ``hybrid`` in the search body.
+
+        Raises:
+            BadInput: If there are too many sub-queries or none, or if a setting is invalid.
+        """
         body = settings_of(body, "hybrid", "queries", "filter", "pagination_depth", "_name")
         queries = _as_list(body.get("queries", []))
         if not 0 < len(queries) <= _MAX_QUERIES:

@@ -58,8 +58,11 @@ class Rescore:
         """Rescore the first hits of a ranking, and return the new ranking.
 
         Args:
-            view: The view of the index.
+            view: The index to search.
             ranking: The row numbers and scores of the hits, best first.
+
+        Returns:
+            The row numbers and scores of all hits in their new order.
         """
         rows, scores = ranking[0], ranking[1].copy()
         first = rows[: self.window]
@@ -159,7 +162,7 @@ class ParsedSearch:
         """Find and rank the documents that match the search.
 
         Args:
-            view: The view of the index.
+            view: The index to search, in its state at the beginning of a database transaction.
 
         Returns:
             The row numbers and scores of the hits, best first, and the total number of matching documents. For a search

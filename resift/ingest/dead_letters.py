@@ -62,7 +62,7 @@ class DeadLetters:
         sys.stderr.write(json.dumps(entry) + "\n")
 
     def _write(self, line: bytes) -> None:
-        """Append a line to the file. If the disk is full, no part of the line is written.
+        """Append a line to the file of refused documents. If the disk is full, no part of the line is written.
 
         Args:
             line: The encoded line.

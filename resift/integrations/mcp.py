@@ -89,9 +89,9 @@ class SessionOutput(TypedDict):
         session: The id of the session.
         marks: For each marked passage, its ``id``, its ``title``, its ``grade`` from -1 to 1, and the ``words`` of the
             passage that had the largest effect on later searches.
-        towards: Words of the topics that later searches rank higher.
-        away_from: Words of the topics that later searches rank lower.
-        also_asked: Expansion words that are added to later queries.
+        towards: Words of the learned topics, separated by commas. Later searches rank documents on these topics higher.
+        away_from: Words of the topics whose documents later searches rank lower, separated by commas.
+        also_asked: Words that are added to the queries of later searches, separated by commas.
     """
 
     session: str

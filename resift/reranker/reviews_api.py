@@ -54,7 +54,8 @@ def _open(id: str, reload: bool = False) -> Review:
 def _may_search(index: str) -> bool:
     """Return whether the caller may search an index.
 
-    If the index has been deleted, the result tells whether the settings of the service allow its name.
+    If the index has been deleted, the result is True if the settings of the service allow searching an index of this
+    name.
 
     Args:
         index: The name of the index.
@@ -163,9 +164,10 @@ def undo_judgement(review: str) -> dict[str, Any]:
 
 @reviews.post("/<review>/release")
 def release_documents(review: str) -> dict[str, Any]:
-    """Give back the documents that are reserved for a reader, so that others can read them.
+    """Release the unjudged documents that are reserved for the reader `by`, so that other readers can judge them.
 
-    Only documents that were reserved with the same API key are released, unless the key has the scope `admin`.
+    Only documents that were reserved with the API key of this request are released, unless the key has the scope
+    `admin`.
     """
     by = _by(read_body(ReaderRequest).by)
     return {"review": review, "released": len(_open(review).release(by))}
@@ -173,7 +175,11 @@ def release_documents(review: str) -> dict[str, Any]:
 
 @reviews.get("/<review>/export")
 def export_review(review: str) -> Response:
-    """Export the judgements of a review as `csv` (default), `ris` or `qrels`, or the log of its events as `json`."""
+    """Export the judgements of a review, or the log of its events.
+
+    The query parameter `format` is `csv` (default), `ris` or `qrels` for the judgements, or `json` for the log, which
+    has one JSON object per line.
+    """
     format, opened = request.args.get("format", "csv"), _open(review)
     if format == "json":
         return Response((to_json(event) + b"\n" for event in opened.audit()), mimetype="application/x-ndjson")

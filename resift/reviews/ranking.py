@@ -244,15 +244,16 @@ class DocumentSet:
 
 
 class _Unjudged(NamedTuple):
-    """The summed features of all documents without a judgement, used as irrelevant examples with a small weight.
+    """The summed features of all unjudged documents, which a classifier uses as irrelevant examples.
 
-    Weights are relative to a judged document, whose weight is 1.
+    Each unjudged document has a small weight, relative to the weight 1 of a judged document.
 
     Attributes:
-        sums: The weighted sum of each feature over these documents, of shape (n_features,). It may be limited to the
-            features that occur in judged documents.
-        total: The weighted sum of all features over these documents.
-        number: The total weight of these documents.
+        sums: The weighted sum of each feature over the unjudged documents, of shape (n_features,). Features that occur
+            in no judged document may be left out.
+        total: The weighted sum of all features over the unjudged documents, including features that ``sums`` leaves
+            out.
+        number: The total weight of the unjudged documents.
     """
 
     sums: NDArray[np.float32]

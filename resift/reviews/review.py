@@ -292,13 +292,16 @@ class Review:
             return drawn
 
     def release(self, by: str = "") -> list[str]:
-        """Give back the documents that are assigned to a person and not judged yet, and return their ids.
+        """Release the unjudged documents that are assigned to a person, so that they can be assigned to other people.
 
-        Only documents that were assigned with the caller's own API key are released, unless the caller is an
-        administrator.
+        Callers can only release documents that were assigned with their own API key. Administrators can release all
+        documents.
 
         Args:
             by: The name of the person.
+
+        Returns:
+            The ids of the released documents.
         """
         with self._lock:
             released: list[str] = []

@@ -110,8 +110,10 @@ def p_value(labels: Sequence[bool], total: int, target: float) -> float:
 def _p_value(runs: _Runs, relevant: int, unread: int, target: float) -> tuple[float, int]:
     """Return the p-value of the hypothesis that the recall is still below a target, as described at :func:`p_value`.
 
+    The hypothesis is tested with several samples of judged documents, such as the last 50 or the last 100 documents.
+
     Args:
-        runs: The samples of judged documents that are tested, as returned by :func:`_runs`.
+        runs: The samples, as returned by :func:`_runs`.
         relevant: The number of relevant documents read so far.
         unread: The number of unread documents.
         target: The target recall.

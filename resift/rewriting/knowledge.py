@@ -152,11 +152,11 @@ class Knowledge:
 
     @cached_property
     def unmoved_factor(self) -> float:
-        """A factor for the scores of documents that get no score from expansion words, so that they keep their rank.
+        """A factor by which the scores of documents that were judged for other queries are multiplied.
 
-        These documents were judged for other queries. Other hits gain score from expansion words, so the score of these
-        documents is multiplied by 1 + w · ‖v‖. Here w is :attr:`word_weight`, and v is the vector of the expansion
-        words' weights.
+        Such documents should keep their rank, so they get no score from expansion words. All other hits do get score
+        from expansion words. The factor compensates for the typical gain of the other hits. It is 1 + w · ‖v‖, where w
+        is :attr:`word_weight` and v is the vector of the expansion words' weights.
         """
         length: float = sum(weight**2 for weight in self.expansion_words.values()) ** 0.5
         return 1 + self.word_weight * length

@@ -150,7 +150,10 @@ def _movable_field(clause: FieldClause, mapped: Mapping[str, VectorField]) -> Ve
 
 
 def _own_query(clause: FieldClause) -> Any:
-    """Return the query vector or query tokens that are written in the clause itself, or None if there are none."""
+    """Return the query vector or the query tokens that a search request gives in a clause.
+
+    The result is None if the clause gives neither, for example because it contains a text that a model encodes.
+    """
     if isinstance(clause, SparseClause):
         return clause.tokens
     return clause.vector if isinstance(clause, VectorClause) else None

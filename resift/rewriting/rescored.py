@@ -113,9 +113,11 @@ class _Rewriter:
         self._plan_documents()
 
     def _plan_words(self, fields: Sequence[str]) -> None:
-        """Prepare the clauses for expansion words and related words, up to OpenSearch's limit on the number of clauses.
+        """Prepare the clauses for the words that the rewritten search adds to the user's query.
 
-        The clauses are stored in attributes of this object.
+        These are expansion words, which were learned from the user's judgements, and related words, such as synonyms of
+        query words. As many words are used as OpenSearch's limit on the number of clauses allows. The clauses are
+        stored in attributes of this object.
 
         Args:
             fields: The fields in which the words are searched. If empty, all fields are searched.
@@ -137,9 +139,15 @@ class _Rewriter:
         self._widening_count = 0 if self._text_query is None else min(WIDENING_WORDS, self._room)
 
     def _plan_documents(self) -> None:
-        """Choose which judged documents are hidden, demoted, get a lower score or keep their rank.
+        """Choose which judged documents the rewritten search treats differently, and store the choice in attributes.
 
-        The choice depends on the option ``judged``, and is stored in attributes of this object.
+        The choice depends on the option ``judged`` of the search:
+
+        - ``hide``: All judged documents are excluded from the hits.
+        - ``demote``: All judged documents are ranked below the other hits of the rescore window.
+        - ``keep``: Documents that were judged for other queries keep their rank. Documents that are irrelevant for this
+          query get a lower score if the search has no query vector. With a query vector, the similarity already lowers
+          their rank.
         """
         knowledge, judged = self._knowledge, self._options.judged
         self._unmoved = list(knowledge.unmoved) if judged == "keep" else []

@@ -348,8 +348,11 @@ class Field:
     def usefulness(self) -> float:
         """How useful the field is as a facet for narrowing down hits, from 0 to 1.
 
-        The score is the product of the coverage, the evenness of the values (their entropy divided by the maximum
-        entropy of n values), and a penalty of 8 / n if there are n > 8 distinct values.
+        The result is the product of three numbers:
+
+        - the coverage: the share of the documents that have a value,
+        - the evenness: the entropy of the values, divided by the largest possible entropy of n distinct values,
+        - a penalty for many distinct values: 8 / n if n > 8, otherwise 1.
         """
         total, distinct = self.counts.total(), len(self.counts)
         entropy = -sum(count / total * math.log(count / total) for count in self.counts.values())
@@ -357,9 +360,11 @@ class Field:
 
     @property
     def bounds(self) -> list[Bound]:
-        """Bounds that divide the field's numbers or dates into a few ranges of similar size, rounded to simple values.
+        """The bounds between the value ranges that the search page offers if the field is a facet.
 
-        The list is empty if the field has few distinct values, or contains neither numbers nor dates.
+        The field's numbers or dates are divided into a few ranges with about the same number of documents. The bounds
+        are rounded to simple values, for example 1990, 2000 and 2010. The list is empty if the field has few distinct
+        values, or contains neither numbers nor dates.
         """
         if len(self.counts) <= _MAX_RANGES or not (self.is_number or self.is_date):
             return []

@@ -74,7 +74,8 @@ class Clicks:
         engine: The search engine, which looks up the clicked documents.
         actions: The grade (-1 to 1) of each type of action, for example ``{"purchase": 1.0, "click": 0.5}``.
         seconds: The age in seconds after which events are ignored.
-        count: A function that updates metrics. It is called with the name of an outcome and a number of events.
+        count: A function that counts events for the metrics. For example, ``count("read_unknown_query", 3)`` means that
+            three events belong to queries that are not in the log.
         clock: A function that returns the time in Unix seconds.
     """
 

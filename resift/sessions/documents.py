@@ -96,10 +96,13 @@ def learned_text(source: Mapping[str, Any], fields: Sequence[str]) -> str:
 def unreadable_note(documents: Sequence[JudgedDocument]) -> list[str]:
     """Return a note if no judged document has a text to learn from. Otherwise, return an empty list.
 
-    For example, an index can keep neither ``_source`` nor stored fields.
+    Documents have no readable text if their index stores neither ``_source`` nor the fields themselves, for example.
 
     Args:
         documents: The judged documents of a session.
+
+    Returns:
+        A list with the note for the user, or an empty list.
     """
     if not documents or any(document.text.strip() for document in documents):
         return []

@@ -23,8 +23,8 @@ class Loader:
     After a restart, a service must load all its sessions again. The pool loads only a few sessions at a time, so that
     other searches are not delayed.
 
-    Until :meth:`start` is called, the pool ignores all calls. Commands and the Python library do not use it: they load
-    a session when they need it.
+    The pool does nothing before :meth:`start` is called. Commands and the Python library never start it, because they
+    load a session only when they need it.
     """
 
     def __init__(self) -> None:

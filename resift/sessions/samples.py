@@ -130,14 +130,18 @@ class WordSelector:
         return {word: candidates[word] * info.tuning.words for word in selected}
 
     def _selection_values(self, words: Sequence[str], info: IndexInfo, headers: Headers) -> dict[str, float]:
-        """Return how useful each word is in a query: idf · log(1 + n), where n is the number of documents with it.
+        """Return how useful each word would be as an additional word of a query.
 
-        All values are 1 if the index has fewer than 100 documents, or if the engine refuses to count.
+        The value is idf · log(1 + n), where n is the number of documents that contain the word. A word in a single
+        document gets 0. All values are 1 if the index has fewer than 100 documents, or if the engine returns an error.
 
         Args:
             words: The words.
             info: The names and fields of the index.
             headers: The caller's HTTP headers.
+
+        Returns:
+            The value of each word.
         """
         clauses = [text_clause(word, info.fields) for word in words]
         total, counts = 0, list[int]()

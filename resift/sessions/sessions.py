@@ -318,7 +318,10 @@ class Sessions:
             yield from ((session.id, judgement) for judgement in judgements if judgement.index == index)
 
     def all(self) -> Iterator[StoredSession]:
-        """Return all sessions of the caller that have not expired, in no particular order."""
+        """Return an iterator over all sessions that the current caller may use, in no particular order.
+
+        Expired sessions are left out.
+        """
         caller = self.caller()
         return (session for session in self._scanned() if caller.may_use(session.owner))
 

@@ -80,7 +80,10 @@ class Trial:
 
     @property
     def application(self) -> str:
-        """The application name under which the pages of this trial are stored in the log of user events (UBI)."""
+        """The ``application`` of this trial's entries in the log of user events (UBI).
+
+        The entries are the pages of hits that were shown to users in the trial.
+        """
         return f"resift-trial-{self.id}"
 
 
@@ -360,8 +363,8 @@ def client_outcomes(shown: Iterable[ShownPage], clicks: Iterable[tuple[str, str,
 def _page_of(document: str, at: float, pages: Sequence[ShownPage]) -> ShownPage | None:
     """Return the page of hits on which a user clicked a document, or None if no page matches.
 
-    This is the last page with the document that was shown before the click. If there is no such page, the first page
-    after the click is returned, because the user's clock may be slow.
+    Of the pages that contain the document, the last page before the click is returned. If there is no such page, the
+    first page shortly after the click is returned, because the user's clock may be slow.
 
     Args:
         document: The id of the document.

@@ -137,11 +137,15 @@ class Vocabulary:
         return related
 
     def _matched_share(self, words: Sequence[str]) -> float:
-        """Return the largest share of a query's words, from 0 to 1, that occur together in enough documents.
+        """Return the largest share of a query's words, from 0 to 1, that enough documents contain together.
 
-        A share counts if about 2 % of the indexed documents reach it, but never more than :data:`ENOUGH_DOCUMENTS`
-        documents are required. Words are weighted by their inverse document frequency. The share is 1 if no word occurs
-        in the index or has a vector, because related words cannot help such a query.
+        For example, the share for "fast train japan" is about two thirds if enough documents contain two of the words,
+        but too few documents contain all three. About 2 % of the indexed documents are enough, and never more than
+        :data:`ENOUGH_DOCUMENTS`. They are counted in the sample. Words are weighted by their inverse document
+        frequency.
+
+        The share is 1 if no word of the query occurs in the sample or has a vector, because related words cannot help
+        such a query.
 
         Args:
             words: The words of the query.

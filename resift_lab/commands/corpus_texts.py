@@ -27,15 +27,15 @@ def read_with_progress(records: Iterable[Record | BadLine], files: Files, label:
 
 
 class CorpusTexts:
-    """An iterable over the texts of the documents in one or several files. Each iteration reads the files.
+    """An iterable over the texts of the documents in one or several files. Each iteration reads the files again.
 
     Args:
-        files: The files of documents.
-        fields: The names of the text fields. None guesses the fields from the first documents.
-        label: The text in front of the progress bar. None shows no progress bar.
+        files: The paths of the files.
+        fields: The names of the text fields. If None, they are guessed from the first documents.
+        label: The text in front of the progress bar. If None, no progress bar is shown.
 
     Attributes:
-        left_out: The number of malformed lines that have been skipped so far.
+        left_out: The number of malformed lines that have been skipped so far, in all iterations.
     """
 
     def __init__(self, files: Files, fields: Fields | None, label: str | None = None) -> None:

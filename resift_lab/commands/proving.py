@@ -331,10 +331,13 @@ class ReplayedSearch:
         return without, with_session
 
     def count_unstable(self) -> tuple[int, int]:
-        """Repeat the earlier searches without a session, and count how many rankings change.
+        """Run earlier searches again without a session, and count how many rankings are different this time.
+
+        The count shows how often a ranking changes without any feedback, for example because different copies of a
+        shard score documents differently.
 
         Returns:
-            The number of repeated searches, and the number of searches whose ranking is different this time.
+            The number of repeated searches, and the number of searches whose ranking is different.
         """
         again = [self._ids([self._body(text, None)])[0] for text in self.rankings]
         return len(again), sum(first != second for first, second in zip(self.rankings.values(), again, strict=True))

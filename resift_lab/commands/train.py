@@ -34,8 +34,9 @@ _COMMANDS = {
 def train() -> None:
     """Train encoders and rerankers on your own documents.
 
-    Run the same command again to continue an interrupted training. 'ro-boew', 'rn-bof' and 'word2doc' save their state
-    in OUT.checkpoint, and 'queries' saves the teacher's vectors in OUT.teacher.
+    To continue an interrupted training, run the same command again. The commands 'ro-boew', 'rn-bof' and 'word2doc'
+    save their state in the file OUT.checkpoint, where OUT is the value of --out. The command 'queries' saves the
+    vectors of the teacher (the model to learn from) in OUT.teacher.
 
     Needs the extra 'lab'.
     """

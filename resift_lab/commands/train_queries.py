@@ -190,7 +190,7 @@ def _indexed(engine: OpenSearchEngine, index: str, field: str, fields: Sequence[
         engine: The cluster.
         index: The name of the index.
         field: The ``knn_vector`` field with the vectors.
-        fields: The names of the text fields. None guesses them from some documents, and prints them.
+        fields: The names of the text fields. If None, they are guessed from some documents and printed.
 
     Returns:
         The texts and vectors of the documents in the sample that have a vector.

@@ -93,13 +93,17 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
         return self.width.square()
 
     def text_vectors(self, pooled: torch.Tensor) -> torch.Tensor:
-        """Multiply the mean memberships of each text's words by the trained mask r: s = r ⊙ z.
+        """Compute the vectors of texts from their mean memberships.
+
+        The K memberships of a word tell how close its vector is to each of the K codewords (trained centroids of word
+        vectors). The mean memberships z of a text's words are multiplied by the trained mask r, which contains a factor
+        for each codeword: s = r ⊙ z.
 
         Args:
-            pooled: The weighted mean z of the words' memberships in the K codewords, for each of n texts, shape (n, K).
+            pooled: The weighted mean z of the memberships of each text's words, for n texts, shape (n, K).
 
         Returns:
-            The vectors of the texts, shape (n, K).
+            The vectors s of the texts, shape (n, K).
 
         Source:
             Passalis and Tefas 2018, equation 4.

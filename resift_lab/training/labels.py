@@ -45,7 +45,10 @@ def class_shares(labels: Sequence[Label]) -> tuple[list[str], Floats]:
 
 
 def _shares_of(label: Label, number: int) -> dict[str, float]:
-    """Convert the label of a document to the shares of its classes, which sum to 1.
+    """Convert the label of a document to the proportions of its classes, which sum to 1.
+
+    For example, the label ``{"sports": 3, "politics": 1}`` becomes ``{"sports": 0.75, "politics": 0.25}``, and the
+    label ``"sports"`` becomes ``{"sports": 1.0}``.
 
     Args:
         label: The name of a class, or a mapping of class names to weights.

@@ -18,10 +18,13 @@ from resift_lab.training.options import RnBofOptions, RoBoewOptions
 
 
 class RnBof(RoBoew):
-    """The network of RN-BoF, a bag-of-features network whose text vectors may have any size.
+    """The network of RN-BoF, a bag-of-features network whose text vectors may have any number of dimensions.
 
-    It differs from RO-BoEW in two parameters: a width σ for each of the K codewords, and a final linear layer, the head
-    W (S · K, R), for S segments of a text and R dimensions of its vector. The head is initialised uniformly in [-1, 1].
+    It differs in two parameters from the network of the base class, RO-BoEW:
+
+    - Each of the K codewords (trained centroids of word vectors) has its own width σ.
+    - A final linear layer, the head, replaces the mask. Its matrix W has the shape (S · K, R), for S segments of a text
+      and R dimensions of the text's vector. W is initialised uniformly in [-1, 1].
 
     Source:
         Passalis and Tefas 2017, sections 3.2.1, 3.2.3 and 3.3.

@@ -68,14 +68,14 @@ class LinearMap:
     def extended(self, words: Sequence[str], rows: Floats, weights: Floats, info: dict[str, Any]) -> WordVectors:
         """Create a table of the trained words, followed by all other words of the original table.
 
-        The vectors of the other words are predicted. The weight of each other word is half of the 0.9 quantile of the
-        trained words' weights.
+        The map predicts the vectors of the other words from their original vectors. Each of these words gets the same
+        weight: half of the 0.9 quantile of the trained words' weights.
 
         Args:
             words: The V trained words.
             rows: The trained vectors of K dimensions, shape (V, K).
             weights: The trained weights, shape (V,).
-            info: The ``info`` of the new table.
+            info: Information about the origin of the vectors, which is stored in the table.
         """
         trained = set(words)
         known = enumerate(self.vectors.words if self.is_known else ())

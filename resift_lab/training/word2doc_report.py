@@ -73,11 +73,12 @@ def _ranks_of_systems(
         model: The word2doc model.
         queries: The queries without typing errors.
         answers: The position of the correct document of each query.
-        kind: The kind of typing error that is added to the queries.
+        kind: The kind of typing error to add, such as ``typo`` (see :func:`with_noise`).
         rng: The source of random numbers for the typing errors.
 
     Returns:
-        The rank of the correct document of each query, by the name of the system.
+        The rank of the correct document of each query, by the name of the system: ``word2doc``, its parts ``network``
+        and ``retriever`` alone, and ``read``, the retriever with automatically corrected queries.
     """
     written = [with_noise(query, kind, rng) for query in queries]
     corrected = [" ".join(model.speller.correct(query)) for query in written]

@@ -256,9 +256,11 @@ def _column(folder: Path, name: str) -> Path:
 
 
 def _write_columns(texts: Iterable[str], folder: Path) -> int:
-    """Count the terms of texts by hash bin, and write the counts to three files.
+    """Count the terms of each text, and write the counts to three binary files, which the caller sorts later.
 
-    The files contain the bin, the document number and the count of each non-empty bin of each text.
+    Terms are not stored themselves: each term is hashed to a bin, and terms in the same bin are counted together. The
+    files are the columns of a table with a row for each non-empty bin of each text: the number of the bin, the position
+    of the text and the count.
 
     Args:
         texts: The texts, which are read only once.

@@ -150,10 +150,13 @@ class IndexRecord:
         return replace(record, current=entry, other_models=other_models, filling=filling, attached=True)
 
     def without(self, entries: Collection[IndexInfo]) -> IndexRecord:
-        """Return a copy of the record without some vectors. Their fields become :attr:`unused_fields`.
+        """Return a copy of the record from which some vectors are removed.
+
+        If the copy contains no other vectors in a field that ``resift attach`` added, the field becomes one of the
+        :attr:`unused_fields`.
 
         Args:
-            entries: The descriptions of the vectors to leave out.
+            entries: The descriptions of the vectors to remove.
         """
         remaining = tuple(entry for entry in self.ready if entry not in entries)
         filling = None if self.filling in entries else self.filling

@@ -35,7 +35,11 @@ class PipelineUse:
 
     @property
     def pipeline_kind(self) -> str:
-        """The kind of the pipeline: "search pipeline" or "ingest pipeline". Two pipelines can have the same name."""
+        """The kind of the pipeline: "search pipeline" or "ingest pipeline".
+
+        The kind is needed to identify a pipeline, because a search pipeline and an ingest pipeline can have the same
+        name.
+        """
         return "search pipeline" if self.setting == SEARCH_PIPELINE_SETTING else "ingest pipeline"
 
 
@@ -90,8 +94,8 @@ def refuse_if_used(uses: Sequence[PipelineUse], condition: str = "") -> None:
 
     Args:
         uses: The uses of the pipelines.
-        condition: The condition under which detaching an index helps, for example ", if it is a clone". The error
-            message contains this text after its advice to detach the index.
+        condition: A text that the error message adds to its advice to detach an index. For example, ", if it is a
+            clone" gives "resift detach NAME, if it is a clone, or unset it first".
 
     Raises:
         EngineError: With status 409, if ``uses`` is not empty.

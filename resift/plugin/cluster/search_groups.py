@@ -55,7 +55,8 @@ class SearchGroup:
             attach`` was run).
         name: The name by which they are searched.
         indices: The existing indices.
-        template: A template that adds indices with a default search pipeline to the group, or None.
+        template: An index template whose new indices will belong to the group and have a default search pipeline. None
+            if there is no such template.
     """
 
     kind: str

@@ -164,9 +164,10 @@ class SearchPipeline(Resource):
         remove_processor(self.cluster, self.name)
 
     def rewriting_error(self) -> str:
-        """Check that the service can rewrite searches, with a call from the cluster like the calls of this pipeline.
+        """Check that the service can rewrite the searches of this pipeline.
 
-        A search does not report an error of the service, but continues without rewriting.
+        The cluster calls the service in the same way as for a search. This check is needed because a search does not
+        report an error of the service, but continues without rewriting.
 
         Returns:
             The error message, or an empty string if the service answers.

@@ -223,10 +223,11 @@ class Target:
 
     @cached_property
     def unrecorded_fields(self) -> list[str]:
-        """The names of Resift's vector fields that contain vectors although the index has no record of them.
+        """The names of Resift's vector fields that contain vectors, but are missing from Resift's record of the index.
 
-        The record, a list of the vectors, is in the ``_meta`` of the mapping. It is lost if a client replaces
-        ``_meta``.
+        Resift records in the ``_meta`` of the index mapping which fields contain vectors, and which model computed
+        them. If a client replaces ``_meta``, the record is lost, but the vectors remain in the index. The list is empty
+        if the record exists.
         """
         if self.record != IndexRecord.read(self.name, {}):
             return []

@@ -250,8 +250,7 @@ class OpenSearchEngine(Engine):
             headers: The HTTP headers of the caller.
 
         Returns:
-            The query vector, of shape (n_dimensions,). This engine never returns None, which other engines use if they
-            have no such models.
+            The query vector, of shape (n_dimensions,). It is never None: only engines without such models return None.
 
         Raises:
             EngineError: If the cluster refuses the request, or if the model returns no vector.

@@ -129,12 +129,13 @@ class SearchAttachment:
     def _is_copied(self, source: str, chosen: str | None) -> bool:
         """Return whether Resift's processor is added to a copy of a pipeline, rather than to the pipeline itself.
 
-        If so, the attribute :attr:`sharing` is set to the other uses of the pipeline.
+        A copy is necessary if other indices use the pipeline, for example. The attribute :attr:`sharing` is set to
+        these other uses of the pipeline.
 
         Args:
             source: The name of the pipeline.
-            chosen: The pipeline that the user chose now or in an earlier run. None if ``source`` is only the default
-                search pipeline of the indices.
+            chosen: The name of the pipeline that the user chose, now or in an earlier run. None if the user chose no
+                pipeline, so that ``source`` is the default search pipeline of the indices.
         """
         if chosen is None and not self.default:
             return True
@@ -172,16 +173,19 @@ class SearchAttachment:
         return rewriter.index if rewriter else None
 
     def _shared_defaults(self, advise: bool) -> SharedDefaults:
-        """Determine how the new default pipelines change searches of several indices, for example through an alias.
+        """Find out how the new default search pipeline of the indices changes searches that also reach other indices.
+
+        For example, a search of an alias reaches all indices of the alias. OpenSearch applies no default pipeline to a
+        search if the indices have different default pipelines.
 
         Args:
-            advise: Whether the error suggests another name that can be attached instead.
+            advise: Whether the error message suggests a name, such as the alias, to attach instead.
 
         Returns:
             The searches that change.
 
         Raises:
-            BadInput: If searches of other indices would lose their default pipeline.
+            BadInput: If a search that reaches other indices would lose its default pipeline.
         """
         names = [rewriter.index for rewriter in read_rewriters(self.pipelines).values()]
         groups = read_groups(self.cluster, names)

@@ -72,8 +72,8 @@ class InstallPlan(Plan):
 
     Args:
         installer: The installer, which creates, updates and removes Resift's resources in the cluster.
-        work: A method of the installer that does the work and returns its steps. If its argument is True, the method
-            only returns the steps.
+        work: A method of the installer that returns a list of steps. ``work(False)`` carries out the steps, and
+            ``work(True)`` only lists them (a dry run).
     """
 
     question = "Change these settings of the whole cluster, and do the rest?"
@@ -83,7 +83,7 @@ class InstallPlan(Plan):
 
     @property
     def changes_settings(self) -> bool:
-        """Whether the plan changes settings of the whole cluster, to which the user must agree."""
+        """Whether the plan changes settings of the whole cluster. If it does, the user must agree first."""
         return bool(self.installer.setting_changes())
 
     @cached_property
@@ -302,8 +302,10 @@ class Guard:
     """A watchdog that protects searches from a service that does not answer, or is overloaded.
 
     When the service hangs, each search waits a second for it. The guard then disables the remote models through which
-    the cluster calls the service, so that search pipelines continue at once with the original search. A service that is
-    overloaded gets ten seconds to recover. It would otherwise seem to have recovered as soon as nobody calls it.
+    the cluster calls the service, so that search pipelines continue at once with the original search.
+
+    As soon as the service answers again, the guard enables the models. If the service was overloaded, the guard waits
+    ten seconds first: a service that is not called seems to have recovered at once.
 
     Args:
         cluster: The cluster.

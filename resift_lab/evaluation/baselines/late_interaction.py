@@ -134,9 +134,11 @@ class Late:
     def _compare(self, queries: NDArray[Any], documents: NDArray[Any]) -> Floats:
         """Score all N documents for each of B queries.
 
+        Queries and documents are given as placeholder "vectors", in which each number is the position of the text.
+
         Args:
-            queries: Rows that :meth:`queries` returned, shape (B, K). Each row repeats the position of a query.
-            documents: The rows that :meth:`fit` returned, shape (N, K).
+            queries: The placeholders of the queries, from :meth:`queries`, shape (B, K).
+            documents: The placeholders of the documents, from :meth:`fit`, shape (N, K).
 
         Returns:
             The reranker's scores, shape (B, N), float32.

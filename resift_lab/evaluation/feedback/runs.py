@@ -92,13 +92,14 @@ def _rounds(
 
 
 def _query_counts(metrics: NDArray[np.float64]) -> dict[str, int]:
-    """Count all queries, and the queries without any unjudged relevant document.
+    """Count the queries, and the queries for which the simulated user judged every relevant document.
 
     Args:
-        metrics: M metrics of Q queries, shape (Q, M). A metric is NaN if all relevant documents of a query were judged.
+        metrics: M metrics of Q queries, shape (Q, M). The metrics of a query are NaN if all its relevant documents were
+            judged, because no relevant document is left to find.
 
     Returns:
-        A dictionary with ``queries``, the number of queries, and ``all_judged``, the number of queries with a NaN.
+        A dictionary with ``queries``, the number of all queries, and ``all_judged``, the number of queries with a NaN.
     """
     return {"queries": len(metrics), "all_judged": int(np.isnan(metrics).any(axis=1).sum())}
 
