@@ -114,8 +114,9 @@ def install(url: str, dry_run: bool, settings: bool, as_json: bool, old_service:
     The command installs index templates, scripts, remote models and pipelines in the cluster. If a cluster-wide setting
     must change, the command first shows the current value, the new value and the reason, and asks for confirmation.
 
-    The cluster remembers the model, the text fields, the URL of the service, the name and the provider. If you run the
-    command again, options that you leave out keep their previous values.
+    The cluster remembers your options: the model, the text fields, the URL of the service, the name of the installation
+    and the provider that manages the cluster. If you run the command again, options that you leave out keep their
+    previous values.
     """
     from resift.plugin.operations.install import install as plan_install
 

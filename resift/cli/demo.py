@@ -20,7 +20,7 @@ INDEX = PASSAGES.index
 
 
 def _run(url: str, folder: str, demo: Demo) -> list[str]:
-    """Index the documents of a demonstration, run example searches, and print how marks change their results.
+    """Index the documents of a demonstration, run example searches, and print how relevance feedback changes the hits.
 
     Args:
         url: The URL of an OpenSearch cluster, or the path of an SQLite file.

@@ -55,7 +55,11 @@ class FairPool:
                 self._release(caller)
 
     def _take(self) -> tuple[Hashable, Work] | None:
-        """Remove the next work from the queues, and return it with its caller. None if no work may begin now."""
+        """Remove a task from the queues, and return it with its caller.
+
+        The result is None if no task is waiting, or if all waiting callers already occupy their maximum number of
+        threads.
+        """
         with self._lock:
             # At most `threads / per_caller` callers are passed over.
             caller = next((caller for caller in self._queues if self._running[caller] < self._per_caller), None)

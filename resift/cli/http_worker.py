@@ -191,16 +191,17 @@ class _Listener(TcpWSGIServer):  # type: ignore[misc]
                 min(waiting, key=lambda candidate: candidate.began, default=connection).give_way()
 
     def _replaceable(self, address: str) -> list[Connection] | None:
-        """Return the connections that a new connection from ``address`` may replace.
+        """Return the open connections of which one may be closed to make room for a new connection.
 
-        These are the connections from ``address`` if this address has reached its limit. If the total limit is reached,
-        these are the connections from the address with the most connections.
+        If the network address of the new connection has reached its limit, these are the other connections from this
+        address. If only the total limit is reached, these are the connections from the address with the most
+        connections.
 
         Args:
             address: The network address of the new connection.
 
         Returns:
-            The connections, or None if no limit is reached.
+            The connections, or None if no limit is reached, so that no connection must be closed.
         """
         addresses = Counter(connection.address for connection in self.active_channels.values())
         if addresses[address] < self._limits.per_address:

@@ -104,9 +104,9 @@ class Lanes:
         pool.submit(self._caller_of(connection), ticket.serve)
 
     def answer_late(self, now: float) -> None:
-        """Find search bodies that have waited too long to be rewritten, and answer them in a separate thread pool.
+        """Answer search bodies that have waited too long for a free thread, without rewriting them.
 
-        This pool returns the search bodies unchanged.
+        A separate thread pool returns these search bodies unchanged, so that the cluster can run the searches in time.
 
         Args:
             now: The current time in seconds, as ``time.monotonic`` returns it.
@@ -118,9 +118,10 @@ class Lanes:
                 self._late.submit(ticket.serve)
 
     def seconds_until_late(self, now: float, at_most: float) -> float:
-        """Return the time until :meth:`answer_late` should be called next, in seconds.
+        """Return the number of seconds until :meth:`answer_late` should be called next.
 
-        This is the time until the oldest waiting search body has waited too long.
+        At that time, the search body that has waited longest for a free thread is late, and should be answered
+        unchanged.
 
         Args:
             now: The current time in seconds, as ``time.monotonic`` returns it.
@@ -139,9 +140,10 @@ class Lanes:
 
 
 class _Ticket:
-    """The place of a request in a queue.
+    """The place of a request in the queue of a thread pool.
 
-    A ticket can be in two queues. Only the first thread that takes the ticket answers the request.
+    If a search body waits too long for a thread that rewrites it, its ticket is also added to a second queue, in which
+    search bodies are returned unchanged. The first thread that takes the ticket from either queue answers the request.
 
     Args:
         connection: The connection whose next request is answered.

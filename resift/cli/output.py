@@ -64,7 +64,8 @@ def terminal_progress(unit: str = "") -> AbstractContextManager[Progress]:
 def execute_plan(plan: Plan, dry_run: bool, yes: bool, as_json: bool = False) -> NoReturn:
     """Show a plan, execute it if the user agrees, print the result and exit.
 
-    The exit status is 0 if everything was successful.
+    The exit status is 0 if everything was successful, 3 if the result contains problems, and 128 plus the number of the
+    signal if a signal interrupted the execution.
 
     Args:
         plan: The planned changes.

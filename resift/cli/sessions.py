@@ -26,7 +26,7 @@ def sessions() -> None:
 def list_command(store: str) -> None:
     """List the stored sessions that have not expired, most recently used first.
 
-    The column JUDGEMENTS contains the number of documents whose judgement currently counts.
+    The column JUDGEMENTS contains the number of judged documents. Judgements that were withdrawn are not counted.
     """
     with session_store_at(store) as session_store:
         unexpired = sorted(Sessions(session_store).all(), key=lambda session: session.expires, reverse=True)

@@ -101,10 +101,11 @@ class DeadLetters:
             ) from error
 
     def close(self) -> None:
-        """Close the file, if it is open.
+        """Close the dead-letter file, if it is open.
 
         Raises:
-            BadInput: If the file could not be written at some point, so that entries were printed to standard error.
+            BadInput: If writing to the file failed earlier. The refused documents since then were printed to standard
+                error instead.
         """
         if self._file is not None:
             self._file.close()

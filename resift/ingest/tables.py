@@ -264,7 +264,7 @@ class Added(NotebookText):
 
 
 class Refusals(DeadLetters):
-    """A list that collects refused documents in memory, instead of a dead-letter file."""
+    """A list in memory of the documents that could not be indexed. It replaces a dead-letter file."""
 
     def __init__(self) -> None:
         self.path, self.failure = Path(), None

@@ -77,7 +77,8 @@ class BatchWriter(ABC):
     def _settle(self, item: Any, rejection: Rejection | None) -> None:
         """Record whether a document was written.
 
-        The writer calls this method once for each document, and holds its lock.
+        The writer calls this method once for each document. It holds its lock during the call, so that calls do not
+        overlap.
 
         Args:
             item: The document as an item of its batch: a tuple that starts with the document id.

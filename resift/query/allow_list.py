@@ -276,10 +276,13 @@ def _described(shapes: Mapping[str, Shape]) -> str:
 
 @cache
 def _alternatives(shape: Shape) -> dict[str, Shape]:
-    """Split a shape of the allow-list into its alternatives.
+    """Split a shape of the allow-list into its alternatives, by the type of the JSON value.
+
+    For example, ``"text | [number]"`` is the shape of a text or a list of numbers. The result is
+    ``{"text": "text", "list": "number"}``.
 
     Args:
-        shape: The expected shape of a JSON value, for example ``"text | [number]"`` for a text or a list of numbers.
+        shape: The expected shape of a JSON value.
 
     Returns:
         A mapping from a JSON type (``text``, ``number``, ``list``, …) to the shape that values of this type must have.

@@ -244,7 +244,8 @@ def _patterns(part: str, value: Any) -> list[str]:
 def without_vector(spec: Any) -> Any:
     """Extend the ``_source`` option of a search body so that hits do not contain the fields that Resift writes.
 
-    Nothing is excluded if the option names one of Resift's fields itself. Repeated ``*`` in a pattern are merged.
+    The fields are not excluded if the option itself names one of them. A repeated ``*`` in a pattern is reduced to a
+    single ``*``.
 
     Args:
         spec: The ``_source`` option of a search body.

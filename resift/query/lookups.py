@@ -81,13 +81,13 @@ def _values_of(name: str, items: Iterable[Any]) -> Iterator[str]:
 
 
 def _is_template(key: str, value: Any) -> bool:
-    """Return whether a part of a search body is a template, which OpenSearch converts to a query.
+    """Return whether an entry of a search body contains a template, from which OpenSearch creates a query.
 
-    Only ``ml_inference``, and ``collate`` in a suggester, contain templates.
+    Only two entries can contain a template: ``ml_inference``, and ``collate`` in a suggester.
 
     Args:
-        key: The key of the part in the search body.
-        value: The value under this key.
+        key: The key of the entry.
+        value: The value of the entry.
     """
     if not isinstance(value, Mapping):
         return False

@@ -145,17 +145,18 @@ class Clause:
         )
 
     def replace_scoring_clauses(self, change: Callable[[Clause], Any]) -> Any:
-        """Return the clause as JSON, with each scoring clause inside replaced.
+        """Return the clause as JSON, with its scoring clauses replaced.
 
-        A clause with a ``min_score`` setting is returned unchanged: new scores inside would change which documents it
-        matches.
+        Scoring clauses are the direct sub-clauses that contribute to the score, such as those under ``must`` and
+        ``should`` of a ``bool`` clause, but not its filters. A clause with a ``min_score`` setting is returned
+        unchanged, because other scores inside the clause would change the documents that it matches.
 
         Args:
-            change: A function that takes a scoring clause and returns the JSON of its replacement. It returns the
-                attribute ``raw`` of the clause to leave the clause unchanged.
+            change: A function that is called with each scoring clause, and returns the JSON of its replacement. To
+                leave a scoring clause unchanged, the function returns the attribute ``raw`` of this clause.
 
         Returns:
-            The JSON of the new clause, or ``raw`` itself if no scoring clause was changed.
+            The JSON of the new clause, or the attribute ``raw`` of this clause if no scoring clause was changed.
         """
         if self.kind in _SCORE_THRESHOLD_KINDS and self.settings.get("min_score") is not None:
             return self.raw

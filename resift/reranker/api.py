@@ -120,14 +120,14 @@ def read_items() -> list[Any]:
 
 
 def _json_value(data: bool, kind: type, expected: str, raw: bytes | None = None) -> Any:
-    """Parse the body of the current request as JSON, and check the type of the value.
+    """Parse the body of the current HTTP request as JSON, and check that the value is a list or an object.
 
     Args:
         data: Whether to parse the body with orjson, which is fast, but does not detect duplicate keys and numbers that
             are too large. Use this only for bodies that contain only texts or vectors.
         kind: The expected type, ``list`` or ``dict``.
         expected: A description of the expected value, for the error message.
-        raw: The bytes of the body, if they have been read.
+        raw: The bytes of the body. If None, they are read from the request.
 
     Raises:
         MalformedJson: The body is not JSON, or has another type.

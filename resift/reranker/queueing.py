@@ -27,7 +27,10 @@ _LOG_SECONDS = 10.0
 
 
 def is_late() -> bool:
-    """Return whether the current request has waited so long for a thread that it is not worth rewriting its body."""
+    """Return whether the current HTTP request has waited too long for a free thread.
+
+    The search body of such a request is returned without rewriting, because the cluster would not wait long enough.
+    """
     return bool(request.environ.get(WAITED, 0.0) > MAX_WAIT)
 
 
@@ -96,7 +99,10 @@ class LateLog:
         self._count, self._logged = 0, -_LOG_SECONDS
 
     def add(self) -> None:
-        """Count a search, and log the number of searches since the last message if it is time for one."""
+        """Count a search that was answered unchanged.
+
+        If the last message is at least ten seconds old, log the number of such searches since then.
+        """
         with self._lock:
             self._count += 1
             now = self._clock()

@@ -326,7 +326,9 @@ class _NaiveBayes:
     def _unjudged(self, known: Any) -> _Unjudged:
         """Return the summed features of all documents that have not been judged, with a reduced weight.
 
-        They are computed as the sums over all documents minus the sums over the judged documents.
+        The sums are computed by subtraction: the sums over all documents minus the sums over the judged documents. The
+        classifier uses unjudged documents as irrelevant examples. Their weight is reduced, because some of them are
+        relevant.
 
         Args:
             known: The features of the judged documents, a sparse matrix of shape (n_judged, n_features).

@@ -103,7 +103,9 @@ class _State:
                 self.assigned.pop(document, None)
 
     def leases(self, now: float) -> dict[str, _Author]:
-        """Return the person to whom each document is assigned, without documents that were assigned too long ago.
+        """Return the assigned documents, each with the person who should read it. Leave out expired assignments.
+
+        An assignment expires if the person judges no document for half an hour.
 
         Args:
             now: The current time in Unix seconds.
@@ -528,8 +530,11 @@ class Review:
     def _room(self, leases: Mapping[str, _Author], person: _Author) -> int:
         """Return how many further documents may be assigned to a person.
 
+        A document is assigned to a person for a limited time (a lease), so that no two people read the same document.
+        The number of leases is limited for each person and for each API key.
+
         Args:
-            leases: The person to whom each document is assigned.
+            leases: The current leases: the person to whom each document is assigned, by document id.
             person: The person.
         """
         unread = self.documents.total - len(self._state.read)

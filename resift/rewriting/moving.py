@@ -133,7 +133,9 @@ def without_documents(clause: Body, excluded: list[Body]) -> Body:
 
 
 def _movable_field(clause: FieldClause, mapped: Mapping[str, VectorField]) -> VectorField | None:
-    """Return the field that a clause searches if Resift can move a query vector or query tokens in this field.
+    """Return the field that a clause searches, unless Resift cannot move query vectors or query tokens in this field.
+
+    Moving a query vector or query tokens adapts them to the user's relevance judgements.
 
     Args:
         clause: The vector or sparse token clause.

@@ -34,13 +34,14 @@ def rewrite_obstacle(query: Query, knowledge: Knowledge, in_place: bool) -> Outc
 
 
 def _fixed_form(query: Query) -> Outcome | None:
-    """Check that clauses can be added to a query, or wrapped around it.
+    """Check that a query can be rewritten by adding clauses to it, or by making it part of a larger query.
 
     Args:
         query: The parsed search body.
 
     Returns:
-        The reason why neither is possible, or None if there is no obstacle.
+        The reason why the query must keep its form, for example because it is malformed or contains an unknown clause.
+        None if it can be rewritten.
     """
     root = query.root
     if query.is_malformed:

@@ -218,11 +218,11 @@ class _Rewriter:
         return {**body, "rescore": stages} if stages else body
 
     def _widened_query(self) -> Body:
-        """Build the new query, which is widened if possible.
+        """Build the new query, and widen it if possible: let it find documents without the words of the original query.
 
-        A widened query also finds documents by related words, by expansion words or by k-NN search. The query is
-        widened if the options allow it and there are such words or a query vector. The query gets the name that marks
-        rewritten searches. Judged documents that the user wants to hide are excluded.
+        A widened query also finds documents by related words, by expansion words from relevant documents, or by k-NN
+        search, if the options allow this. In any case, the new query has the name that marks queries as rewritten, and
+        excludes judged documents that the user wants to hide.
         """
         alternatives = [] if self._text_query is None else self._alternatives(self._text_query)
         if self._text_query is None or not alternatives:
@@ -327,8 +327,8 @@ def _highlighted_query(root: Clause, field_types: Sequence[FieldTypes]) -> Body:
     """Return the query whose words OpenSearch should highlight.
 
     This is usually the original query. However, a ``range`` query on numbers or dates contains no words to highlight,
-    and the plain highlighter of OpenSearch 3 fails if such a query is part of another query. Therefore ``match_all`` is
-    returned for these queries.
+    and the plain highlighter of OpenSearch 3 fails if such a query is part of another query. For such a ``range``
+    query, the function returns ``match_all``, which highlights nothing.
 
     Args:
         root: The original query.

@@ -590,11 +590,16 @@ class SearchService:
         return {"facets": count_facets(self.engine, search.index, query, search.facets, ranges, search.headers)}
 
     def _ranking(self, rewritten: Rewritten, late: LateInteraction | None) -> dict[str, Any]:
-        """Return details about the ranking for the response, such as the model, the ranking method and the session.
+        """Return details about the ranking of a search for the response.
 
         Args:
             rewritten: The rewritten search.
             late: The trained reranker that reordered the hits, or None.
+
+        Returns:
+            A dictionary with ``reranked`` (True), ``model`` (the hash of the model), ``method`` ("vectors", or
+            "late" for a trained reranker), ``alpha`` (the weight of the vector similarity), ``window`` (the number of
+            rescored hits) and ``session`` (the id of the session, or None if the ranking uses no feedback).
         """
         options, has_feedback = rewritten.options, rewritten.knowledge.feedback is not None
         return {

@@ -106,7 +106,7 @@ class SampledWords:
         self._packaged: WordVectors | None = None
 
     def get(self, info: IndexInfo, headers: Headers = None) -> IndexWords | None:
-        """Return the words of an index, or None if no documents have been sampled yet.
+        """Return the words in a sample of an index's documents, or None if no documents have been sampled yet.
 
         If there is no sample, or the sample is old, a background thread starts to read a new sample. Only one index is
         sampled at a time.

@@ -331,11 +331,15 @@ def click_grades(
 
 
 def _ranks(events: Sequence[UbiEvent], shown: Sequence[str]) -> dict[str, int]:
-    """Return the position in the list of hits, counted from 0, of each object whose position is known.
+    """Return the position of each document in the list of hits, counted from 0, if the position is known.
 
     Args:
-        events: The events of a query. They can contain the positions of clicked hits, which take precedence.
+        events: The events of a query. They can contain the positions of clicked hits. These take precedence over the
+            positions in ``shown``.
         shown: The ids of the displayed hits, in order.
+
+    Returns:
+        The positions, by document id.
     """
     # UBI's specification says "nth", but the sample in it counts from 0.
     first = 0 if any(event.ordinal == 0 for event in events) else 1

@@ -61,7 +61,14 @@ def beta_from_alpha(alpha: float) -> float:
 
 
 def alpha_from_beta(beta: float) -> float:
-    """Convert the factor beta back to the weight alpha, from 0 to 1. This is the inverse of :func:`beta_from_alpha`."""
+    """Convert the weight of the similarity from beta to alpha. This is the inverse of :func:`beta_from_alpha`.
+
+    Args:
+        beta: The factor of the similarity in a rescored score, score · exp(beta · similarity). At least 0.
+
+    Returns:
+        The weight alpha = beta / (1 + beta), from 0 (only the engine's score counts) to 1 (only the similarity counts).
+    """
     return beta / (1 + beta)
 
 

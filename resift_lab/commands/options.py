@@ -80,7 +80,7 @@ def seeded(help: str) -> Decorator:
 
 
 def weighted_name(text: str) -> tuple[str, float]:
-    """Parse ``NAME`` or ``NAME=WEIGHT``.
+    """Parse the value of an option that takes a name with an optional weight: ``NAME`` or ``NAME=WEIGHT``.
 
     Args:
         text: The text to parse.

@@ -63,12 +63,12 @@ class Live(ParameterType):
     name = "share"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str | float:
-        """Convert the value of the option.
+        """Convert the value of the option: ``status``, ``stop``, or a share of the clients such as ``10%`` or ``0.1``.
 
-        Fail with an error message if the value is neither a share nor one of the two words.
+        If the value is none of these, the command ends with an error message.
 
         Returns:
-            ``"status"``, ``"stop"``, or the share of clients as a number above 0 and at most 1.
+            ``"status"``, ``"stop"``, or the share as a number above 0 and at most 1.
         """
         if value in ("status", "stop"):
             return str(value)

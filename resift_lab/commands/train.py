@@ -75,10 +75,10 @@ def ro_boew(settings: dict[str, Any], codewords: int, seed: int, **files: Any) -
 @set_option(RnBofOptions, "size", "seed")
 @labelled_options
 def rn_bof(settings: dict[str, Any], size: int, seed: int, **files: Any) -> None:
-    """Train a neural bag of features (RN-BoF) on labelled documents.
+    """Train a neural bag of features (RN-BoF), a model that encodes texts as vectors, on labelled documents.
 
-    The vector of a text may have any size, independent of the number of codewords. The model is written only if
-    documents with the same label are closer to each other than with untrained vectors. Otherwise the exit status is 3.
+    The vectors may have any number of dimensions. The model is written only if documents with the same label are closer
+    to each other than with untrained vectors. Otherwise the exit status is 3.
     """
     _train_labelled(RnBofOptions(size=size, seed=seed, **settings), **files)
 

@@ -262,13 +262,16 @@ def _run_late(
 
 
 def run_rankings(rankings: Sequence[NDArray[np.int64]], collection: Collection, dimensions: int, **facts: Any) -> Run:
-    """Evaluate rankings that already exist.
+    """Evaluate rankings that were computed before, for example by a search engine.
 
     Args:
         rankings: For each query, the positions of its hits in the collection, best first.
         collection: The test collection.
         dimensions: Number of dimensions of the system's vectors, for reports.
         **facts: Additional entries for reports.
+
+    Returns:
+        The metrics of each query.
     """
     filled = _Rankings(collection)
     for row, ranking in enumerate(rankings):

@@ -113,9 +113,13 @@ def topics_report(runs: Mapping[str, Mapping[str, Run]]) -> dict[str, Any]:
 def topics_table(report: Mapping[str, Any], metrics: Sequence[str]) -> str:
     """Format the report of :func:`topics_report` as a table for the terminal.
 
-    The table has a line for each kind of second query and each metric. The columns are the number of queries that have
-    values (QUERIES), and the metric without a session (BEFORE), with the session (AFTER), and with the full weight of
-    all judgements of the session (WHOLE).
+    In the report, a user first judges documents for a topic, and then searches with a second query, which is related or
+    unrelated to this topic. The table has a line for each of these two kinds and each metric. It has these columns:
+
+    - QUERIES: the number of queries that have values
+    - BEFORE: the metric without a session
+    - AFTER: the metric with the session
+    - WHOLE: the metric if all judgements of the session have their full weight
 
     Args:
         report: A report that :func:`topics_report` returned.

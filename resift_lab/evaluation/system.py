@@ -126,13 +126,15 @@ def known_word_share(system: System, text: str) -> float:
 
 
 def weights_of(system: System) -> tuple[float, float]:
-    """Return the weights of a system's similarity relative to BM25.
+    """Return how strongly the vector similarity of a system counts relative to BM25, as two weights from 0 to 1.
+
+    With weight 0, only BM25 determines the ranking. With weight 1, the similarity dominates it.
 
     Args:
         system: The system, after ``fit``.
 
     Returns:
         The weight in a search without feedback, and the largest weight, which is approached as a user judges more
-        documents. Both are from 0 to 1.
+        documents.
     """
     return getattr(system, "alpha", DEFAULT_ALPHA), getattr(system, "max_alpha", MAX_ALPHA)

@@ -64,7 +64,8 @@ def sample_clients(events: Iterable[UbiEvent], actions: Actions, searches: int, 
 
     Args:
         events: The events of the log, in any order. They are read only once.
-        actions: The grade of each action. Events with other actions are ignored.
+        actions: The relevance grade of a document after each kind of user action, such as a click. Events with other
+            actions are ignored.
         searches: The maximum number of searches with a click in the sample.
         seed: The seed of the hash function, which determines the clients that are drawn.
 

@@ -56,13 +56,14 @@ def choose(values: Values, start: Tuning, seed: int = 0) -> Choice:
     The constants determine how strongly the judgements of a session change the ranking.
 
     Args:
-        values: A function that evaluates constants. It returns a value for each client or query, and NaN for clients or
-            queries without a value.
+        values: A function that measures the ranking quality with given constants. It returns a number for each client
+            or query, and NaN for clients or queries that cannot be measured.
         start: The current constants.
         seed: The seed of the division into two halves and of the significance test.
 
     Returns:
-        The choice. It contains the new constants if they are significantly better, otherwise the current constants.
+        The result of the comparison. Its ``tuning`` contains the new constants if they are significantly better, and
+        otherwise the current constants.
     """
     cache: dict[tuple[float, ...], Numbers] = {}
 

@@ -335,7 +335,10 @@ def smallest_good_alpha(values: NDArray[np.float64]) -> int:
 
 
 def _comparison(hits: _Hits, untrained: LateInteraction, trained: LateInteraction) -> dict[str, Any]:
-    """Compare BM25, the search without a reranker, and the search with the untrained and the trained reranker.
+    """Compare four rankings of the evaluation queries.
+
+    The rankings are BM25 alone ("bm25"), the search without a reranker ("vectors"), and the search with the untrained
+    and the trained reranker ("untrained" and "trained").
 
     Args:
         hits: The hits of the evaluation queries without a reranker.
@@ -343,8 +346,13 @@ def _comparison(hits: _Hits, untrained: LateInteraction, trained: LateInteractio
         trained: The trained reranker.
 
     Returns:
-        A dictionary with ``judges`` (the number of queries), ``systems`` (the metrics of each system), ``kept`` (the
-        better reranker), ``better`` (whether it improves the search) and ``p`` (the p-values of the comparisons).
+        A dictionary with these keys:
+
+        - ``judges``: the number of queries
+        - ``systems``: the mean metrics of each ranking
+        - ``kept``: the better reranker, "trained" or "untrained"
+        - ``better``: whether the better reranker improves the search
+        - ``p``: the p-values of the comparisons of the better reranker with "vectors" and "untrained"
     """
     runs = {
         "bm25": run_retrieval(BM25(), hits.collection),

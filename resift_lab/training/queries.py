@@ -135,14 +135,15 @@ class _HeldOut:
         return np.asarray(np.add.reduceat(ranks, starts[:-1]) / np.diff(starts), np.float32)
 
     def reciprocal_ranks(self, vectors: Floats) -> Floats:
-        """Rank the candidates for each query vector, and return the reciprocal rank of the correct candidate.
+        """Rank all candidates by their similarity to each query vector, and measure the rank of the correct candidate.
 
         Args:
-            vectors: Either a query vector for each of the n documents, shape (n, D), or a query vector for each of the
-                q passages of all documents, shape (q, D).
+            vectors: Vectors of queries with D dimensions: either a vector for each of the n documents, shape (n, D), or
+                a vector for each of the q passages of all documents, shape (q, D).
 
         Returns:
-            Reciprocal ranks, shape (n,) or (q,). Another candidate with the same similarity adds 0.5 to the rank.
+            The reciprocal rank of the correct candidate for each query vector, shape (n,) or (q,). Another
+            candidate with the same similarity adds 0.5 to the rank.
         """
         correct = self.correct
         if len(vectors) != len(correct):
@@ -527,7 +528,7 @@ def _checked_vectors(teacher: Teacher, texts: Sequence[str], documents: Floats, 
 
 
 def _held_out_count(documents: int, options: QueryOptions) -> int:
-    """Return the number of documents to hold out from training, for evaluation.
+    """Return how many documents to exclude from training and use for evaluation.
 
     The number is limited so that at most a tenth of the texts that the teacher encodes are used for evaluation.
 

@@ -138,10 +138,11 @@ def _examples(
 
 
 class _Network(torch.nn.Module):  # type: ignore[misc]
-    """The network of :mod:`resift_lab.word2doc.model`, in PyTorch.
+    """The network of :mod:`resift_lab.word2doc.model`, in PyTorch. It predicts the document that a query refers to.
 
-    Each document has an embedding. An additional zero embedding fills up the context of a query with fewer than ten
-    context documents.
+    An input of the network is the context of a query: ten documents that a simple retriever returns for the query. Each
+    document has an embedding. If the retriever returns fewer than ten documents, a zero embedding takes the free
+    places.
 
     Args:
         width: The number of dimensions of a query's vector.

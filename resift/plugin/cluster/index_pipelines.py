@@ -120,7 +120,7 @@ class IndexPipelines:
         return IngestPipeline(self.cluster, record.index, encoders) if encoders else None
 
     def search(self, name: str, index_records: Mapping[str, IndexRecord]) -> list[SearchPipeline]:
-        """Return the search pipelines through which an installation should rewrite searches.
+        """Return the search pipelines through which searches should be rewritten by an installation.
 
         An installation consists of the resources that ``resift install`` created. The result contains all pipelines
         that already call the installation. In addition, each index with vectors of the installation's model gets a

@@ -215,10 +215,13 @@ def _read_installation(name: str, template: dict[str, Any]) -> Installation | No
 
 
 def read_managed(values: Mapping[str, Any]) -> Managed | None:
-    """Return the provider that manages a cluster, or None if no provider manages the cluster.
+    """Return the provider that manages a cluster, such as Amazon OpenSearch Service.
 
     Args:
-        values: A JSON object that describes the installation. If a provider manages the cluster, its key ``managed``
-            describes the provider.
+        values: The description of an installation, as a JSON object. If a provider manages the cluster, its key
+            ``managed`` describes the provider.
+
+    Returns:
+        The provider, or None if no provider manages the cluster.
     """
     return Managed(**values["managed"]) if values.get("managed") else None

@@ -46,7 +46,8 @@ class Rewriter:
     """The request processor in a search pipeline that makes the service rewrite each search.
 
     Attributes:
-        installation: The name of the installation whose remote model the processor calls.
+        installation: The name of the installation (the resources that ``resift install`` created). The processor calls
+            its remote model, which stands for the service.
         index: The name that the user attached: an index, an alias, a pattern or a data stream.
         model: The hash of the model whose vectors are used, or "" for lexical searches only.
         defaults: The default search pipelines that the indices had before attaching, by index name. None stands for no

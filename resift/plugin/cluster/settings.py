@@ -109,8 +109,8 @@ class ClusterSettings:
     """Changes the cluster settings that prevent OpenSearch's ML Commons plugin from calling the Resift service.
 
     The original values are recorded as a JSON object, so that they can be restored. The object maps the name of a
-    setting to its original value, or to None if the setting was not set. The value for a list of patterns is an
-    object with these keys:
+    setting to its original value, or to None if the setting was not set. Some settings are lists of URL patterns. Their
+    values are recorded as an object with these keys:
 
     * ``unset``: whether the setting was not set
     * ``list``: the original list

@@ -188,13 +188,13 @@ class Target:
         return self.change_record(lambda record: _begin_filling(record, entry), field)
 
     def switch(self, entry: IndexInfo) -> Target:
-        """Record in the mapping of the index that searches use certain vectors.
+        """Make searches use the vectors that an entry describes, by recording this in the mapping of the index.
 
         Args:
             entry: The description of the vectors.
 
         Returns:
-            The changed index.
+            A description of the index with the new record.
         """
         return self.change_record(lambda record: record.with_current(entry))
 

@@ -69,7 +69,9 @@ class JsonSerializer(JSONSerializer):  # type: ignore[misc]
             return super().dumps(data)
 
     def loads(self, s: str) -> Any:
-        """Parse the JSON text of a response. If :func:`call_for_text` sent the request, return the text unchanged.
+        """Parse the JSON text of a response.
+
+        If the request was sent by :func:`call_for_text`, which returns responses as text, the text is not parsed.
 
         Args:
             s: The JSON text.

@@ -266,11 +266,11 @@ class OpenSearchEngine(Engine):
         Args:
             text: The query text.
             model: The id of a sparse encoding model in the cluster. If None, the analyzer is used.
-            analyzer: The name of an analyzer in the cluster.
+            analyzer: The name of an analyzer in the cluster, by default ``bert-uncased``.
             headers: The HTTP headers of the caller.
 
         Returns:
-            The weight of each token.
+            The weight of each token. The result is never None for this engine.
         """
         if model is None:
             return analyzed_tokens(self.client, analyzer, text, headers)

@@ -232,10 +232,11 @@ class OpenSearchSessionStore(SessionStore):
 
 
 def _time_limit(wait: bool) -> dict[str, float]:
-    """Return the URL parameters that set the time limit of a request to the cluster.
+    """Return the URL parameters that set the timeout of a request to the cluster.
 
     Args:
-        wait: Whether the caller can wait. Then there are no parameters. Otherwise, they set a short time limit.
+        wait: Whether the caller can wait for several seconds. Then the result is empty, so that the client's timeout of
+            five seconds applies. If False, the timeout is half a second, because a search is waiting for the response.
     """
     return {} if wait else {"request_timeout": SEARCH_TIMEOUT}
 

@@ -219,10 +219,13 @@ class SearchAttachment:
         return other_uses
 
     def _creates_only_own_indices(self, use: PipelineUse) -> bool:
-        """Return whether every index that an index template creates also belongs to the name that is attached.
+        """Return whether all indices that an index template creates belong to the name that the user attaches.
+
+        For example, if the user attaches ``logs-*``, this is true for a template with the pattern ``logs-shop-*``. It
+        is also true for a template that adds its indices to the attached alias.
 
         Args:
-            use: The use of the search pipeline by the template. For other kinds of uses, the result is False.
+            use: A use of the search pipeline by an index template. For other kinds of uses, the result is False.
         """
         for template in read_templates(self.cluster):
             if (template.kind, template.name) == (use.kind, use.name):

@@ -37,14 +37,15 @@ Progress = Callable[[Step], None]
 def as_bars(
     bar: Callable[[str], AbstractContextManager[Callable[[int, int], None]]], remark: Callable[[str], object]
 ) -> Iterator[Progress]:
-    """Return a context manager that shows a progress bar for each step of an operation.
+    """Return a context manager that shows the progress of an operation, with a progress bar for each step.
 
-    The context manager yields a function that takes progress reports (:class:`Step`).
+    The context manager yields a function to call with progress reports (:class:`Step`). A report without a total is
+    a remark, and is shown as text instead of a bar.
 
     Args:
         bar: A function that opens a progress bar with a label. The bar is updated by calling it with the number of
             completed units, such as documents, and the total number of units.
-        remark: A function that is called with the text of a remark.
+        remark: A function that shows a remark to the user. It is called with the text.
     """
     with ExitStack() as open_bar:
         label, update = "", None

@@ -75,14 +75,17 @@ class SharedDefaults:
         return list(dict.fromkeys([*names, ",".join(sorted(together))]))
 
     def error(self, name: str, own_pipeline: str, together: Sequence[str]) -> BadInput:
-        """Return the error for searches that would lose their default search pipeline.
+        """Return the error to raise if a new default pipeline would switch off the default pipeline of other searches.
 
-        The message suggests commands that avoid this.
+        If indices that are searched together have different default pipelines, OpenSearch applies none of them. For
+        example, if only one index of an alias gets a new default, searches of the alias can lose the pipeline that they
+        have now. The error message names such a search, and suggests commands that avoid the problem.
 
         Args:
-            name: The name of the index or alias to attach.
+            name: The name of the index or alias that should get the new default pipeline.
             own_pipeline: The name of the pipeline that Resift creates for this index or alias.
-            together: Names that can be attached instead.
+            together: Names to attach instead of ``name``: an alias, a pattern, or a comma-separated list of indices.
+                The message suggests each of them.
         """
         change = self.lost[0]
         template = change.group.template
@@ -102,7 +105,11 @@ class SharedDefaults:
         return BadInput(message, value=change.group.name, expected="; or ".join(advice))
 
     def lines(self) -> list[str]:
-        """Return lines for the user about searches of other indices that the new default pipeline also rewrites."""
+        """Return lines of text for the user about other searches that the new default pipeline will also rewrite.
+
+        For example, if an index belongs to an alias, the pipeline may also rewrite searches of this alias. There is a
+        line for each such alias or other group of indices.
+        """
         return [
             f"  also        searches of {group} ({_shortened(group.indices)}) use {self.pipeline}"
             for group in self.also

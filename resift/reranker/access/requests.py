@@ -367,12 +367,13 @@ def current_caller() -> Caller:
 
 
 def engine_headers() -> dict[str, str] | None:
-    """Return the headers that authenticate the current caller to the search engine.
+    """Return the headers that authenticate the caller of this service to the search engine.
 
-    The credentials are taken from the current request. API keys of this service are never passed on to the engine.
+    The credentials are copied from the HTTP request that is being answered. API keys of this service are never passed
+    on to the engine.
 
     Returns:
-        The headers, or None if the caller sent no credentials for the engine.
+        The headers, or None if the request contains no credentials for the engine.
     """
     authorization = request.headers.get("Authorization")
     if authorization is None or any(_OWN_KEY.search(part) for part in _credentials(authorization)):

@@ -58,7 +58,8 @@ class Lsi:
             rows: The tf-idf vectors of N documents with V terms, shape (N, V).
 
         Returns:
-            The singular vectors as rows of length V. There are at least ``size`` rows, unless the matrix is smaller.
+            The singular vectors as rows of length V. There are at least as many as the encoder has dimensions
+            (``size``), unless the matrix has fewer rows or columns.
         """
         with needs_extra("lab", "Evaluation"):
             from scipy.sparse.linalg import svds

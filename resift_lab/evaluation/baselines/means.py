@@ -13,8 +13,8 @@ def mean_system(vectors: WordVectors, weighting: str) -> Encoder:
 
     Args:
         vectors: Word vectors, the most frequent words first. The weights that are stored with the vectors are ignored.
-        weighting: Name of the weighting, ``none``, ``zipf`` or ``sif``. ``none`` is the unweighted
-            mean, ``zipf`` the pooling of model2vec.
+        weighting: Name of the weighting: ``none`` (all words have the same weight), ``zipf`` (the logarithm of the
+            frequency rank, as in model2vec) or ``sif`` (smooth inverse frequency).
     """
     return Encoder(Model("mean", weight_by_rank(vectors, weighting), "mean", "cosine").encode)
 
@@ -24,7 +24,8 @@ def weight_by_rank(vectors: WordVectors, weighting: str) -> WordVectors:
 
     Args:
         vectors: Word vectors, the most frequent words first.
-        weighting: Name of the weighting, ``none``, ``zipf`` or ``sif``.
+        weighting: Name of the weighting: ``none`` (all words have the same weight), ``zipf`` (the logarithm of the
+            frequency rank) or ``sif`` (smooth inverse frequency).
 
     Returns:
         A new table with the same vectors.
