@@ -100,7 +100,7 @@ export function hideOffer() {
 
 /** Ask whether to use the session of a link. `adopt` and `decline` are the actions of the two buttons. */
 export function offerSession(adopt, decline) {
-  for (const [id, work] of [["adopt", adopt], ["decline", decline]]) {
+  for (const [id, work] of Object.entries({ adopt, decline })) {
     $(id).onclick = () => {
       hideOffer();
       work();
