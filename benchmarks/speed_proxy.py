@@ -13,6 +13,7 @@ from flask import Flask, Response, request
 
 from resift.cli.http_server import HttpServer, bind
 from resift.plugin.opensearch.client import call_for_text, connect
+from resift.reranker.access.requests import Keys
 from resift.reranker.api import as_text
 from resift.service.config import Config
 
@@ -20,7 +21,8 @@ from resift.service.config import Config
 def proxy(engine: str) -> Flask:
     """Create the application."""
     app, client = Flask(__name__), connect(engine, 30)
-    app.config["RESIFT"] = Config()  # the HTTP server reads the limits of requests
+    config = app.config["RESIFT"] = Config()  # the HTTP server reads the limits of requests
+    app.extensions["resift_keys"] = Keys.from_config(config)  # and lets callers take turns, by their keys
 
     @app.get("/healthz")
     def healthz() -> str:

@@ -72,10 +72,12 @@ class HttpWorker(Worker):  # type: ignore[misc]
         """
         _log_like_gunicorn(self.log)
         (listener,) = self.sockets
-        config, service = self.wsgi.config["RESIFT"], self.wsgi.extensions["resift"]
-        service.loader.start()
-        if config.index:
-            service.loader.submit("start", service.warm_up)
+        config = self.wsgi.config["RESIFT"]
+        # Only the service's own application has sessions to load. The proxy of the benchmarks has none.
+        if service := self.wsgi.extensions.get("resift"):
+            service.loader.start()
+            if config.index:
+                service.loader.submit("start", service.warm_up)
         channels: dict[int, Any] = {}
         max_connections = _allowed_connections()
         adjustments = Adjustments(
