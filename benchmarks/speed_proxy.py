@@ -8,6 +8,7 @@ of a search through the service. ``/v1/rewrite`` returns each body unchanged.
 from __future__ import annotations
 
 import argparse
+import json
 
 from flask import Flask, Response, request
 
@@ -35,7 +36,7 @@ def proxy(engine: str) -> Flask:
 
     @app.post("/v1/rewrite")
     def rewrite() -> dict[str, str]:
-        return {"body": as_text(request.get_json()["body"])}
+        return {"body": as_text(json.dumps(request.get_json()["body"]).encode())}
 
     return app
 
