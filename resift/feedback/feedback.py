@@ -35,7 +35,7 @@ from resift.vectors.weights import discount_alpha
 
 @dataclass(frozen=True)
 class Feedback:
-    """What has been learned from the judged documents of a search session.
+    """The result of learning from the judged documents of a search session.
 
     Create instances with :meth:`learn` or :meth:`from_judged`. Below, m is the number of judged documents and K the
     number of dimensions of their vectors.

@@ -1,4 +1,4 @@
-"""What a new default search pipeline changes for searches of several indices."""
+"""Find searches of several indices that a new default search pipeline would change."""
 
 from __future__ import annotations
 
