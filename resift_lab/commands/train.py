@@ -124,6 +124,6 @@ def _summary_lines(summary: dict[str, Any], seconds: float) -> list[str]:
         f"{summary['epochs']} epochs, {seconds:.0f} s"
     ]
     if summary["map11"]:
-        lines.append(f"mAP of {summary['held_back']} documents held out from a first training:")
+        lines.append(f"mAP of {summary['held_out']} documents held out from a first training:")
         lines += [f"  {name:10}{100 * value:6.2f}" for name, value in summary["map11"].items()]
     return lines

@@ -228,7 +228,7 @@ def _report_lines(evaluation: dict[str, Any], seconds: float) -> list[str]:
     """
     heads = ("untrained", "trained", "teacher")
     values = "".join(f"{evaluation[f'mrr_{key}']:11.3f}" for key in ("before", "after", "teacher"))
-    held_out = f"({evaluation['held_back']} documents held out; p {evaluation['p']:.4f})"
+    held_out = f"({evaluation['held_out']} documents held out; p {evaluation['p']:.4f})"
     return [
         f"{evaluation['documents']} documents, {evaluation['texts']} texts, {evaluation['words']} words, "
         f"{seconds:.0f} s",

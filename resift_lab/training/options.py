@@ -48,7 +48,7 @@ def _check_held_out(share: float) -> None:
         BadInput: If the share is out of range.
     """
     if not 0 < share <= 0.5:
-        raise BadInput(f"held_back is {share}", value=share, expected="more than 0, at most 0.5")
+        raise BadInput(f"held_out is {share}", value=share, expected="more than 0, at most 0.5")
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class AdaptOptions:
             before training.
         min_count: The minimum frequency of a word that is trained, counted over all documents.
         limit: The maximum number of documents to train on. From a larger corpus, a random sample is drawn.
-        held_back: The share of the documents that is excluded from training and used for evaluation, more than 0 and at
+        held_out: The share of the documents that is excluded from training and used for evaluation, more than 0 and at
             most 0.5.
         codewords: The size of the codebook of a BoEW model (bag of embedded words), or None for a model that averages
             word vectors.
@@ -178,7 +178,7 @@ class AdaptOptions:
     spectral: int = 60
     min_count: int = 2
     limit: int = 50_000
-    held_back: float = 0.1
+    held_out: float = 0.1
     codewords: int | None = None
     seed: int = 0
 
@@ -189,7 +189,7 @@ class AdaptOptions:
         at_least(MIN_DOCUMENTS, self, "limit")
         if not 0 < self.temperature < math.inf:
             raise BadInput(f"temperature is {self.temperature}", value=self.temperature, expected="more than 0")
-        _check_held_out(self.held_back)
+        _check_held_out(self.held_out)
 
     def steps_per_epoch(self, documents: int) -> int:
         """Return the number of training steps in a pass over all documents.
@@ -290,7 +290,7 @@ class QueryOptions:
         weight_rate: Adam's learning rate for the logarithms of the word weights.
         min_count: The minimum frequency of a word that is trained, counted over all documents.
         limit: The maximum number of documents to draw texts from. From a larger corpus, a random sample is drawn.
-        held_back: The share of the documents that is excluded from training and used for evaluation, more than 0 and at
+        held_out: The share of the documents that is excluded from training and used for evaluation, more than 0 and at
             most 0.5.
         seed: The seed of all random choices.
 
@@ -307,14 +307,14 @@ class QueryOptions:
     weight_rate: float = 2e-2
     min_count: int = 2
     limit: int = 100_000
-    held_back: float = 0.1
+    held_out: float = 0.1
     seed: int = 0
 
     def __post_init__(self) -> None:
         at_least(100, self, "texts")
         at_least(1, self, "epochs", "most_epochs", "batch", "min_count", "limit")
         at_least(0, self, "min_steps", "rate", "weight_rate", "seed")
-        _check_held_out(self.held_back)
+        _check_held_out(self.held_out)
 
     def epochs_for(self, texts: int) -> int:
         """Return how many times to pass over the training texts.

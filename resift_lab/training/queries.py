@@ -254,7 +254,7 @@ class _QueryTraining:
             "documents": self.document_count,
             "texts": steps.done,
             "words": len(self.corpus.words),
-            "held_back": len(held_out.correct),
+            "held_out": len(held_out.correct),
             **evaluation,
             "options": asdict(options),
         }
@@ -536,7 +536,7 @@ def _held_out_count(documents: int, options: QueryOptions) -> int:
         documents: Total number of documents.
         options: The settings of the training, with the share of documents to hold out.
     """
-    return max(1, min(_MAX_JUDGES, round(options.held_back * documents), options.texts // 20))
+    return max(1, min(_MAX_JUDGES, round(options.held_out * documents), options.texts // 20))
 
 
 def _held_out_queries(

@@ -105,7 +105,7 @@ def adapt(
     model.alpha = evaluation["alpha"]
     model.table.info["adapted"] = {
         "documents": len(documents),
-        "held_back": int(held_out.sum()),
+        "held_out": int(held_out.sum()),
         "words": model.table.info.pop("trained"),
         **evaluation,
         "options": asdict(options),
@@ -125,7 +125,7 @@ def _hold_out(documents: int, options: AdaptOptions, rng: np.random.Generator) -
         A Boolean array of shape (N,), True for the held-out documents.
     """
     held_out = np.zeros(documents, bool)
-    count = min(MAX_JUDGES, max(MIN_WORDS, round(options.held_back * documents)))
+    count = min(MAX_JUDGES, max(MIN_WORDS, round(options.held_out * documents)))
     held_out[rng.choice(documents, count, replace=False)] = True
     return held_out
 
@@ -234,7 +234,7 @@ def report_lines(evaluation: dict[str, Any], seconds: float) -> list[str]:
         seconds: The duration of the training.
     """
     values = "".join(f"{evaluation[key]:11.3f}" for key in ("text", "untrained", "adapted"))
-    held_out, p = evaluation["held_back"], evaluation["p"]
+    held_out, p = evaluation["held_out"], evaluation["p"]
     return [
         f"{evaluation['documents']} documents, {evaluation['words']} words, {seconds:.0f} s",
         f"{'':21}text alone  untrained    adapted   ({held_out} documents held out; p {p:.4f})",
@@ -250,8 +250,8 @@ def rejection_warning(evaluation: dict[str, Any]) -> str:
         evaluation: The evaluation that training has stored in the model, as ``model.table.info["adapted"]``.
     """
     warning = "warning: no better than the untrained vectors"
-    if evaluation["held_back"] < MIN_JUDGES:
-        warning += f": {evaluation['held_back']} documents are too few to tell"
+    if evaluation["held_out"] < MIN_JUDGES:
+        warning += f": {evaluation['held_out']} documents are too few to tell"
     return warning
 
 

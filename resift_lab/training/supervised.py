@@ -87,7 +87,7 @@ def train(
         "documents": len(texts),
         "classes": len(classes),
         "words": len(run.table),
-        "held_back": int(documents.held_out.sum()),
+        "held_out": int(documents.held_out.sum()),
         "epochs": epochs,
         **_comparison(documents, vectors, curve, epochs),
     }

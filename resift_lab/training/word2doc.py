@@ -88,7 +88,7 @@ def train(
     report = {"options": asdict(options), "documents": len(ids), "pairs": len(pairs.queries)}
     model = Word2Doc(ids=ids, view=view, retriever=retriever, speller=speller, layers=network.layers(), info=report)
     model.retriever_weight = _best_retriever_weight(model, pairs.choosing, options.seed)
-    model.info["held_back"] = pairs.judging
+    model.info["held_out"] = pairs.judging
     model.info["collection"] = texts_digest(texts)
     return model, judge(model, options.seed)
 

@@ -32,7 +32,7 @@ def judge(model: Word2Doc, seed: int = 0) -> dict[str, Any]:
     - ``network``: the model without the retriever's scores.
 
     Args:
-        model: The model. Its ``info["held_back"]`` maps each keyword to the position of its document.
+        model: The model. Its ``info["held_out"]`` maps each keyword to the position of its document.
         seed: The seed of the typing errors.
 
     Returns:
@@ -45,7 +45,7 @@ def judge(model: Word2Doc, seed: int = 0) -> dict[str, Any]:
         - ``noisy``: the same values over all kinds of typing errors together, the ``ratio`` of word2doc's accuracy at 1
           to the retriever's, and the p-value ``p`` of their difference in a paired randomisation test.
     """
-    queries, answers = list(model.info["held_back"]), list(model.info["held_back"].values())
+    queries, answers = list(model.info["held_out"]), list(model.info["held_out"].values())
     ranks = {
         kind: _ranks_of_systems(model, queries, answers, kind, np.random.default_rng([seed, number]))
         for number, kind in enumerate(NOISES)

@@ -82,7 +82,7 @@ def contrast(model: Model) -> float:
 def test_documents_of_one_topic_come_closer(adapted: Model, table: WordVectors) -> None:
     assert contrast(adapted) > contrast(build_model("mean", table)) + 0.3
     evaluation = adapted.table.info["adapted"]
-    assert (evaluation["documents"], evaluation["held_back"], evaluation["words"]) == (160, 16, 100)
+    assert (evaluation["documents"], evaluation["held_out"], evaluation["words"]) == (160, 16, 100)
 
 
 def test_words_without_a_topic_lose_weight(adapted: Model) -> None:
@@ -189,8 +189,8 @@ def test_unusable_corpora_are_refused(table: WordVectors, texts: list[Any], mess
         ("rate", -1.0),
         ("rate", np.nan),
         ("temperature", 0.0),
-        ("held_back", 0.0),
-        ("held_back", 0.9),
+        ("held_out", 0.0),
+        ("held_out", 0.9),
     ],
 )
 def test_bad_options(name: str, value: Any) -> None:

@@ -77,7 +77,7 @@ def test_query_vectors_come_close_to_the_teachers_vectors(taught: StaticQueries,
     assert not found["worse"]
     assert found["mrr_before"] < found["mrr_after"]
     assert 0 < found["p"] <= 1
-    assert (found["documents"], found["words"], found["held_back"]) == (160, 136, 16)
+    assert (found["documents"], found["words"], found["held_out"]) == (160, 136, 16)
     assert found["texts"] <= FAST.texts
     fresh = documents(40, 9)
     teacher = teach(fresh) / np.linalg.norm(teach(fresh), axis=1, keepdims=True)

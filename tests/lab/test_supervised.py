@@ -143,7 +143,7 @@ def test_training_improves_the_untrained_model(
     model, summary = trained(kind)
     assert summary["map11"]["trained"] > summary["map11"]["untrained"] + 0.05
     assert summary["better"]
-    assert summary["held_back"] == pytest.approx(162 / 4, abs=1)
+    assert summary["held_out"] == pytest.approx(162 / 4, abs=1)
     assert model.dim == {"rn-bof": 4, "rn-bof, segments": 7}.get(kind, 6)
     apple, mango, theta = model.encode(["apple apple apple", "mango mango mango", "theta theta theta"])
     assert apple @ mango > apple @ theta
@@ -200,7 +200,7 @@ def test_resumed_equals_uninterrupted(
 ) -> None:
     """Interrupt the training in the first stage, or after six epochs in the second stage, and resume it."""
     whole, summary = trained(kind)
-    kept, file = summary["documents"] - summary["held_back"], tmp_path / "out.checkpoint"
+    kept, file = summary["documents"] - summary["held_out"], tmp_path / "out.checkpoint"
 
     def interrupt(done: int, total: int) -> None:
         assert 0 < done <= total
@@ -229,7 +229,7 @@ def test_seeds(table: WordVectors, corpus: tuple[list[str], list[str]]) -> None:
 
 def test_without_held_out_documents(table: WordVectors, corpus: tuple[list[str], list[str]]) -> None:
     _, summary = train(*corpus, table, RoBoewOptions(**{**SMALL, "epochs": 2, "validation": 0}))
-    assert (summary["better"], summary["map11"], summary["held_back"], summary["epochs"]) == (None, {}, 0, 2)
+    assert (summary["better"], summary["map11"], summary["held_out"], summary["epochs"]) == (None, {}, 0, 2)
 
 
 def test_patience_ends_training(table: WordVectors, corpus: tuple[list[str], list[str]]) -> None:
