@@ -74,7 +74,7 @@ class Operation(NamedTuple):
 
 _ANNA: Schema = {"session": "anna", "index": "resift-news", "query": "fire"}
 _SEARCH = {**_ANNA, "size": 3, "highlight": True, "reasons": True}
-_BODY: Schema = {"query": {"match": {"title": "fire"}}, "ext": {"ml_inference": {"session": "anna", "alpha": 0.5}}}
+_BODY: Schema = {"query": {"match": {"title": "fire"}}, "ext": {"resift": {"session": "anna", "alpha": 0.5}}}
 _TEXTS = ["the bank", "flames in the forest"]
 _RERANK: Schema = {"query": "fire", "documents": _TEXTS, "top_n": 1, "return_documents": True}
 _UBI: Schema = {"application": "shop", "query_id": "q-1", "client_id": "anna", "timestamp": "2026-11-22T12:00:00.000Z"}

@@ -50,7 +50,7 @@ def rewrite(
         url: URL of the service, by default the environment variable ``RESIFT_URL``, or http://127.0.0.1:8080.
         key: An API key with the scope ``embed``, by default the environment variable ``RESIFT_API_KEY``.
         timeout: Seconds to wait for a connection and for the response.
-        **options: Further options of ``ext.ml_inference``, such as ``query``, ``judged`` or ``window``.
+        **options: Further options of ``ext.resift``, such as ``query``, ``judged`` or ``window``.
 
     Returns:
         The rewritten body, or ``body`` itself if nothing was added.
@@ -97,7 +97,7 @@ rewrite_async = for_event_loop(rewrite)
 
 
 def with_options(body: dict[str, Any], **options: Any) -> dict[str, Any]:
-    """Add Resift's options to a search body, in the section ``ext.ml_inference`` that search pipelines read.
+    """Add Resift's options to a search body, in the section ``ext.resift``.
 
     Args:
         body: The search body. It is not modified.
@@ -115,24 +115,7 @@ def with_options(body: dict[str, Any], **options: Any) -> dict[str, Any]:
     ext = body.get("ext") or {}
     if not added or not isinstance(ext, dict):  # let OpenSearch report a malformed ext
         return body
-    return {**body, "ext": {**ext, "ml_inference": {**(ext.get("ml_inference") or {}), **added}}}
-
-
-def with_ext_of(rewritten: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
-    """Replace the ``ext`` section of a rewritten search body with the section of the original body.
-
-    This removes the options that Resift's client added to ``ext.ml_inference``. OpenSearch rejects such options if the
-    plugin ML Commons is not installed.
-
-    Args:
-        rewritten: The rewritten search body.
-        body: The original search body. If it has no ``ext`` section, the section is removed.
-
-    Returns:
-        A new search body.
-    """
-    changed = {name: value for name, value in rewritten.items() if name != "ext"}
-    return {**changed, "ext": body["ext"]} if "ext" in body else changed
+    return {**body, "ext": {**ext, "resift": {**(ext.get("resift") or {}), **added}}}
 
 
 def _rewritten(received: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
@@ -145,7 +128,8 @@ def _rewritten(received: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]
     report = received["resift"]
     if report.get("outcome") in ("failed", "index_unavailable"):
         log.warning("searching without the session: %s", report["reason"].removeprefix("failed: "))
-    return with_ext_of(received["body"], body) if report["rewritten"] else body
+    rewritten: dict[str, Any] = received["body"]
+    return rewritten if report["rewritten"] else body
 
 
 def _error(problem: dict[str, Any], status: int) -> ResiftError:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from resift.client import for_event_loop, with_ext_of, with_options
+from resift.client import for_event_loop, with_options
 from resift.contracts.search_options import SearchOptions as SearchOptions
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model
@@ -383,7 +383,7 @@ class Session:
 
         Args:
             body: Any search body. It is not modified.
-            **options: Further options of ``ext.ml_inference``, such as ``query``, ``judged`` or ``window``.
+            **options: Further options of ``ext.resift``, such as ``query``, ``judged`` or ``window``.
 
         Returns:
             The new search body. If rewriting fails, or the index does not exist, ``body`` is returned and a warning is
@@ -396,7 +396,7 @@ class Session:
         rewritten, outcome, reason = self._service.rewrite_for_pipeline(self.index.name, sent)
         if outcome in (Outcome.FAILED, Outcome.INDEX_UNAVAILABLE):
             log.warning("searching without the session: %s", reason)
-        return body if rewritten is sent else with_ext_of(rewritten, body)
+        return body if rewritten is sent else rewritten
 
     def mark(  # noqa: PLR0913 - the fields of POST /v1/feedback
         self,

@@ -1,4 +1,4 @@
-"""The options of a search: over HTTP, in ``ext.ml_inference`` of a search body, in Python and on the command line.
+"""The options of a search: over HTTP, in ``ext.resift`` of a search body, in Python and on the command line.
 
 Each option is declared once. HTTP, the library, the command line and the documentation use the same declaration. The
 description of an option is Markdown. The second argument of ``documented`` describes a default that is no constant.
@@ -80,9 +80,9 @@ class RewritingOptions(Struct, frozen=True, kw_only=True):
 
 
 class PipelineOptions(RewritingOptions, frozen=True, kw_only=True):
-    """Resift's options in the section ``ext.ml_inference`` of a search body.
+    """Resift's options in the section ``ext.resift`` or ``ext.ml_inference`` of a search body.
 
-    Unknown names in this section are ignored, because they may belong to other search processors.
+    Unknown names are ignored, because in ``ext.ml_inference`` they may belong to other search processors.
     """
 
     text: Annotated[

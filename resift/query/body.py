@@ -18,6 +18,7 @@ _MATCH_ALL: Body = {"match_all": {}}
 _BOOL_DEFAULTS: Mapping[str, Any] = {"adjust_pure_negative": True, "boost": 1.0, "should": []}
 _NO_DEFAULT = object()
 _BEST_SCORE_FIRST = ("_score", {"_score": "desc"}, {"_score": {"order": "desc"}})
+OPTIONS_SECTION = "resift"  # the section of ``ext`` with Resift's options
 # Sections of ``ext``, and their fields that a plugin shows as fields of ``ext`` itself.
 _EXT_SECTIONS: Mapping[str, tuple[str, ...]] = {
     "ubi": ("query_id", "user_query", "client_id", "application", "object_id_field", "query_attributes"),
@@ -43,12 +44,13 @@ class Query:
     """A parsed OpenSearch search body.
 
     Attributes:
-        body: The search body as JSON.
+        body: The search body as JSON, without the section ``ext.resift``.
+        options: The section ``ext.resift`` with Resift's options, or None if the body has no such section.
         root: The parsed clause under ``query``, or a ``match_all`` clause if the body has no query.
     """
 
-    def __init__(self, body: Body) -> None:
-        self.body = body
+    def __init__(self, body: Body, options: Any = None) -> None:
+        self.body, self.options = body, options
         self.root = parse_clause(body.get("query", _MATCH_ALL))
 
     @cached_property
@@ -144,9 +146,12 @@ class Query:
 def parse(body: Body) -> Query:
     """Parse a search body.
 
-    Two changes that other software makes to bodies are undone first. The UBI plugin shows the fields of ``ext.ubi`` as
-    fields of ``ext`` itself, which OpenSearch then refuses to read. Neural search does the same to ``ext.rerank``. The
-    Search Relevance Workbench encodes the query in a ``wrapper`` clause.
+    The section ``ext.resift`` is removed from the body, because OpenSearch accepts it only if Resift's plugin is
+    installed, and because a search must not be rewritten twice.
+
+    Two changes that other software makes to bodies are undone. The UBI plugin shows the fields of ``ext.ubi`` as fields
+    of ``ext`` itself, which OpenSearch then refuses to read. Neural search does the same to ``ext.rerank``. The Search
+    Relevance Workbench encodes the query in a ``wrapper`` clause.
 
     A malformed body raises no error here, because OpenSearch reports its errors itself.
 
@@ -154,13 +159,33 @@ def parse(body: Body) -> Query:
         body: The search body. It is not modified.
 
     Returns:
-        The parsed body. Its attribute ``body`` is the same object as the argument if no change had to be undone.
+        The parsed body. Its attribute ``body`` is the same object as the argument if nothing was removed or undone.
 
     >>> parse({"ext": {"client_id": "anna", "user_query": None}}).body
     {'ext': {'ubi': {'client_id': 'anna'}}}
     """
+    ext = body.get("ext")
+    options = ext.get(OPTIONS_SECTION) if isinstance(ext, Mapping) else None
+    body = without_options(body)
     restored = {**_restored_ext(body.get("ext")), **_opened_wrapper(body.get("query"))}
-    return Query({**body, **restored} if restored else body)
+    return Query({**body, **restored} if restored else body, options)
+
+
+def without_options(body: Body) -> Body:
+    """Return a search body without the section ``ext.resift``, or the same object if there is no such section.
+
+    Args:
+        body: The search body. It is not modified.
+
+    >>> without_options({"size": 3, "ext": {"resift": {"session": "anna"}}})
+    {'size': 3}
+    """
+    ext = body.get("ext")
+    if not isinstance(ext, Mapping) or OPTIONS_SECTION not in ext:
+        return body
+    other_sections = {name: section for name, section in ext.items() if name != OPTIONS_SECTION}
+    without_ext = {name: value for name, value in body.items() if name != "ext"}
+    return {**without_ext, "ext": other_sections} if other_sections else without_ext
 
 
 def _restored_ext(ext: Any) -> Body:

@@ -48,7 +48,8 @@ def named_indices(contents: Contents) -> Iterator[str]:
 
 
 # Keys of the parts of a body that name an index, or hide a query.
-_KEYS = frozenset({"like", "unlike", "terms", "percolate", "indexed_shape", "wrapper", "ml_inference", "collate"})
+_LOOKUPS = ("like", "unlike", "terms", "percolate", "indexed_shape")
+_KEYS = frozenset({*_LOOKUPS, "wrapper", "ml_inference", "resift", "collate"})
 
 
 def _looked_up(key: str, value: Any) -> Iterator[str]:
@@ -83,7 +84,8 @@ def _values_of(name: str, items: Iterable[Any]) -> Iterator[str]:
 def _is_template(key: str, value: Any) -> bool:
     """Return whether an entry of a search body contains a template, from which OpenSearch creates a query.
 
-    Only two entries can contain a template: ``ml_inference``, and ``collate`` in a suggester.
+    Three entries can contain a template: the processors ``ml_inference`` and ``resift`` of a search pipeline, whose
+    service returns the query, and ``collate`` in a suggester.
 
     Args:
         key: The key of the entry.
@@ -93,4 +95,6 @@ def _is_template(key: str, value: Any) -> bool:
         return False
     if key == "ml_inference":
         return "query_template" in value
+    if key == "resift":
+        return "url" in value
     return key == "collate" and isinstance(value.get("query"), Mapping)

@@ -24,6 +24,7 @@ from resift.encoders.model import Model
 from resift.errors import BadInput, MalformedJson, ModelNotFound, UnsupportedMediaType
 from resift.feedback.judgements import GRADES, collect_marks
 from resift.plugin.opensearch.documents import prepare_body
+from resift.query.body import without_options
 from resift.reranker.access.requests import count_rewrite, count_search, current_caller, engine_headers
 from resift.reranker.queueing import LateLog, has_no_options, is_late
 from resift.reranker.request_bodies import (
@@ -335,9 +336,9 @@ def search() -> Response:
 def rewrite() -> dict[str, Any]:
     """Rewrite the search body in the request so that its hits are ranked according to the session's judgements.
 
-    Search pipelines of OpenSearch call the same function. The engine can run the returned body without this service. A
-    body that cannot be rewritten is returned unchanged. If the service is overloaded, bodies that have waited longer
-    than 0.3 s are also returned unchanged.
+    Search pipelines of OpenSearch call the same function. The engine can run the returned body without this service,
+    because the section `ext.resift` is removed. Otherwise, a body that cannot be rewritten is returned unchanged. If
+    the service is overloaded, bodies that have waited longer than 0.3 s are not rewritten.
     """
     raw, service, headers = _raw_body(), current_service(), engine_headers()
     if (unchanged := _unparsed(raw)) is not None:
@@ -350,6 +351,7 @@ def rewrite() -> dict[str, Any]:
     else:
         rewritten, outcome, reason = service.rewrite_for_pipeline(body.index, body.body, headers)
     is_changed = rewritten is not body.body
+    rewritten = without_options(rewritten)
     info = service.readable_info(body.index, headers, cached_only=is_late())
     if body.hide_vectors and info is not None and info.model is not None:
         rewritten = _without_vectors(rewritten)

@@ -51,7 +51,8 @@ class RewriteRequest(Struct, kw_only=True, forbid_unknown_fields=True):
 
     index: Annotated[Name, documented("the searched index, alias, pattern or comma-separated list")]
     body: Annotated[
-        dict[str, Any], documented("a search body, with options in `ext.ml_inference`", title="a search body")
+        dict[str, Any],
+        documented("a search body, with options in `ext.resift` or `ext.ml_inference`", title="a search body"),
     ]
     model: SameModel = None
     as_text: Annotated[bool, documented("whether to return the body as a string of JSON")] = False

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from resift.contracts.search_options import PipelineOptions, is_session_id
 from resift.errors import BadInput
-from resift.query.body import Query
+from resift.query.body import OPTIONS_SECTION, Query
 from resift.schema import fields_of, read_struct
 from resift.vectors.weights import beta_from_alpha
 
@@ -46,9 +46,11 @@ class Options(PipelineOptions, frozen=True, kw_only=True):
 def options_in(query: Query) -> Options:
     """Read Resift's options from the ``ext`` section of a search body.
 
-    Most options are in ``ext.ml_inference``. The session and the text of the query can also come from the fields
-    ``client_id`` and ``user_query`` of ``ext.ubi`` (User Behavior Insights). If neither section contains a text, the
-    text that the query searches for is used.
+    Most options are in ``ext.resift``, or in ``ext.ml_inference`` if the search passes through an ``ml_inference``
+    processor of OpenSearch. If both sections contain an option, ``ext.resift`` takes precedence.
+
+    The session and the text of the query can also come from the fields ``client_id`` and ``user_query`` of ``ext.ubi``
+    (User Behavior Insights). If no section contains a text, the text that the query searches for is used.
 
     Args:
         query: The parsed search body.
@@ -58,10 +60,12 @@ def options_in(query: Query) -> Options:
     """
     ext = query.body.get("ext")
     sections = ext if isinstance(ext, dict) else {}
-    section = sections.get("ml_inference")
-    if section is not None and not isinstance(section, dict):
-        raise BadInput("ext.ml_inference is malformed", value=section, expected=" | ".join(fields_of(PipelineOptions)))
-    declared = structs.asdict(read_struct(PipelineOptions, section or {}))
+    merged: dict[str, Any] = {}
+    for name, section in (("ml_inference", sections.get("ml_inference")), (OPTIONS_SECTION, query.options)):
+        if section is not None and not isinstance(section, dict):
+            raise BadInput(f"ext.{name} is malformed", value=section, expected=" | ".join(fields_of(PipelineOptions)))
+        merged |= section or {}
+    declared = structs.asdict(read_struct(PipelineOptions, merged))
     stated = {name: value for name, value in declared.items() if value is not None}
     values = {"text": query.text, **_stated_by_ubi(sections.get("ubi")), **stated}
     return Options(**values, through_cluster=True)

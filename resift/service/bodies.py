@@ -154,14 +154,14 @@ def check_search(search: Search, max_text: int, listed_only: bool) -> list[str]:
 def options_of(search: Search, query: Query) -> Options:
     """Return the rewriting options of a search request.
 
-    Options can be set in the request and in ``ext.ml_inference`` of its search body. The request takes precedence.
+    Options can be set in the request and in ``ext.resift`` of its search body. The request takes precedence.
 
     Args:
         search: The request.
         query: The parsed search body.
 
     Raises:
-        BadInput: ``ext.ml_inference`` is malformed.
+        BadInput: ``ext.resift`` or ``ext.ml_inference`` is malformed.
     """
     options = structs.replace(options_in(query), through_cluster=False)
     stated: dict[str, Any] = {}

@@ -371,7 +371,7 @@ class SearchService:
 
         Args:
             index: The name that is searched.
-            body: The search body. Its section ``ext.ml_inference`` contains Resift's options.
+            body: The search body. Its section ``ext.resift`` or ``ext.ml_inference`` contains Resift's options.
             headers: The caller's HTTP headers.
 
         Returns:

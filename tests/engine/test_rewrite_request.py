@@ -34,6 +34,33 @@ def asking(clause: Any = QUERY, **options: Any) -> dict[str, Any]:
     return {"query": clause, "ext": {"ml_inference": options}}
 
 
+def test_options_are_read_from_either_section(client: FlaskClient, filled: str) -> None:
+    post(client, "/v1/feedback", session="a", index=filled, query="fire", relevant=["bush"])
+    ubi = {"application": "shop"}
+    native = {"query": QUERY, "ext": {"ubi": ubi, "resift": {"session": "a", "alpha": 0.2}}}
+    answer = post(client, "/v1/rewrite", index=filled, body=native)
+    through_ml_inference = post(client, "/v1/rewrite", index=filled, body=asking(session="a", alpha=0.2))
+    # OpenSearch without Resift's plugin refuses ext.resift, so the service removes it. Other sections stay.
+    assert answer["body"]["ext"] == {"ubi": ubi}
+    assert {**answer["body"], "ext": {}} == {**through_ml_inference["body"], "ext": {}}
+    both = {"query": QUERY, "ext": {"resift": {"session": "a"}, "ml_inference": {"session": "b", "alpha": 0.2}}}
+    rewritten = post(client, "/v1/rewrite", index=filled, body=both)["body"]
+    assert {**rewritten, "ext": {}} == {**answer["body"], "ext": {}}
+
+
+def test_the_section_is_removed_from_a_body_that_is_not_rewritten(client: FlaskClient) -> None:
+    body = {"query": QUERY, "size": 3, "ext": {"resift": {"session": "a"}}}
+    answer = post(client, "/v1/rewrite", index="missing", body=body)
+    assert answer["resift"]["rewritten"] is False
+    assert answer["body"] == {"query": QUERY, "size": 3}
+
+
+def test_a_malformed_section_is_reported(client: FlaskClient, filled: str) -> None:
+    answer = post(client, "/v1/rewrite", index=filled, body={"query": QUERY, "ext": {"resift": "x"}})
+    assert answer["body"] == {"query": QUERY}
+    assert answer["resift"]["reason"].startswith("failed: ext.resift is malformed")
+
+
 FIRE, OTHER = {"match": {"text": "fire"}}, {"match": {"text": "army"}}
 
 

@@ -191,6 +191,7 @@ def test_where_a_query_names_indices() -> None:
         {"match": {"wrapper": "text"}},
         {"match": {"collate": {"query": "text"}}},
         {"ext": {"ml_inference": {"query": "fire", "session": "anna"}}},
+        {"ext": {"resift": {"query": "fire", "session": "anna"}}},
         {"more_like_this": {"like": ["some text"], "fields": ["text"]}},
     ]
     assert looked_up(fields) == []
@@ -208,6 +209,7 @@ def test_where_a_query_names_indices() -> None:
         {"wrapper": {"query": "!!"}},
         {"match_phrase": {"wrapper": {"query": "text"}}},  # a field of this name, which looks like a wrapper query
         {"search_pipeline": {"request_processors": [{"ml_inference": {"query_template": "{}"}}]}},
+        {"search_pipeline": {"request_processors": [{"resift": {"url": "http://127.0.0.1"}}]}},
         {"suggest": {"s": {"phrase": {"collate": {"query": {"source": "{}"}}}}}},
     ],
 )

@@ -115,7 +115,7 @@ def test_search_mark_click_and_forget(open_page: Open) -> None:
 def test_a_plain_search_follows_the_same_session(open_page: Open) -> None:
     page = open_page()
     ext = page.run("return Resift.ext('fire')")
-    assert ext == {"ml_inference": {"query": "fire", "session": page.run("return Resift.session")}}
+    assert ext == {"resift": {"query": "fire", "session": page.run("return Resift.session")}}
 
 
 def test_ids_may_be_numbers(open_page: Open) -> None:

@@ -110,7 +110,7 @@ def test_examples_work_and_responses_match_their_schemas(client: FlaskClient, na
         ("search", {"index": "resift-news", "query": "fire", "session": "anna", "judged": "demote", "widen": False}),
         ("search", {"index": "resift-news", "query": "fire", "size": 2, "window": 1, "reasons": True}),
         ("rewrite", {"index": "resift-news", "body": {}}),
-        ("rewrite", {"index": "resift-news", "body": {"ext": {"ml_inference": {"query": "fire", "knn": 3}}}}),
+        ("rewrite", {"index": "resift-news", "body": {"ext": {"resift": {"query": "fire", "knn": 3}}}}),
         ("rewrite", {"index": "resift-news", "body": {"ext": {"ml_inference": {"alpha": 2}}}}),
         ("feedback", {"session": "bob", "index": "resift-news", "relevant": ["1"], "neutral": ["2"]}),
         ("feedback", {"session": "bob", "index": "resift-news", "clicked": ["1"], "skipped": ["2"]}),

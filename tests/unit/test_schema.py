@@ -1,6 +1,6 @@
 """Tests that all interfaces accept, refuse and document the same values, as declared once.
 
-The interfaces are HTTP, Python, ``ext.ml_inference`` in search bodies, environment variables and the command line.
+The interfaces are HTTP, Python, ``ext.resift`` in search bodies, environment variables and the command line.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def test_every_search_option_is_in_all_interfaces() -> None:
 
 
 def test_options_in_search_bodies_mean_the_same_as_in_search_requests() -> None:
-    prose = (ROOT / "docs" / "http.md").read_text("utf-8").partition("`ext.ml_inference` may have")[2][:400]
+    prose = (ROOT / "docs" / "http.md").read_text("utf-8").partition("`ext.resift` may have")[2][:400]
     for name, field in fields_of(PipelineOptions).items():
         assert f"`{name}`" in prose
         if name in fields_of(RewritingOptions):

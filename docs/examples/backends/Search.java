@@ -27,7 +27,7 @@ public class Search {
     static Map<String, Object> rewrite(String index, Map<String, Object> body, String session) {
         try {
             var asked = new java.util.HashMap<>(body);
-            asked.put("ext", Map.of("ml_inference", Map.of("session", session)));
+            asked.put("ext", Map.of("resift", Map.of("session", session)));
             var request = HttpRequest.newBuilder(URI.create(variable("RESIFT_URL", "http://127.0.0.1:8080") + "/v1/rewrite"))
                 .timeout(Duration.ofSeconds(1))
                 .header("Content-Type", "application/json")
@@ -38,7 +38,6 @@ public class Search {
             if (answer.statusCode() != 200) return body;
             @SuppressWarnings("unchecked")
             var rewritten = (Map<String, Object>) JSON.readValue(answer.body(), Map.class).get("body");
-            rewritten.remove("ext"); // without ML Commons, OpenSearch refuses ext.ml_inference
             return rewritten;
         } catch (Exception away) {
             return body;

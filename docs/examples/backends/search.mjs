@@ -12,12 +12,11 @@ async function rewrite(index, body, session) {
     const answer = await fetch(`${resift}/v1/rewrite`, {
       method: "POST",
       headers: { "Content-Type": "application/json", ...(process.env.RESIFT_API_KEY && { Authorization: `Bearer ${process.env.RESIFT_API_KEY}` }) },
-      body: JSON.stringify({ index, body: { ...body, ext: { ml_inference: { session } } } }),
+      body: JSON.stringify({ index, body: { ...body, ext: { resift: { session } } } }),
       signal: AbortSignal.timeout(1000),
     });
     if (!answer.ok) return body;
-    const { ext, ...rewritten } = (await answer.json()).body; // without ML Commons, OpenSearch refuses ext.ml_inference
-    return rewritten;
+    return (await answer.json()).body;
   } catch {
     return body;
   }

@@ -100,7 +100,7 @@
       await marking;
       const body = { index: Resift.index, session: Resift.session, ...options, query: asks };
       const answer = await call("POST", "v1/search", body);
-      const text = typeof asks === "string" ? asks : ext?.ml_inference?.query ?? "";
+      const text = typeof asks === "string" ? asks : (ext?.resift ?? ext?.ml_inference)?.query ?? "";
       if (mine === asked) remember(text, from ?? 0, answer ? answer.hits.hits : [], body.index);
       return answer;
     },
@@ -121,7 +121,7 @@
     ext(text) {
       asked++;
       if (text !== query) remember(text, 0, []);
-      return { ml_inference: { query: text, session: Resift.session } };
+      return { resift: { query: text, session: Resift.session } };
     },
 
     async forget() {
