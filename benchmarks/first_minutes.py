@@ -124,7 +124,7 @@ def attach(typist: Typist) -> str:
     typist.type(f"resift attach {index} --vectors --yes --out own", "resift attach INDEX --vectors --yes")
     model = "own" if (typist.folder / "own").exists() else "resift-en"
     address = typist.serve(free_port(), "resift serve --model INDEX-model &", model)
-    typist.undone.callback(lambda: typist.type(f"resift uninstall --name {name}"))
+    typist.undone.callback(lambda: typist.type(f"resift uninstall --yes --name {name}"))
     typist.type(
         f"resift install --yes --name {name} --service {address} --model {model}",
         "resift install --yes --model INDEX-model",
@@ -150,7 +150,7 @@ def hybrid(typist: Typist) -> str:
     address = typist.serve(free_port(), "resift serve &")
     typist.type(f"resift install --settings --service {address}")
     typist.typed.pop()  # not needed at the default port, where `attach` changes the settings itself
-    typist.undone.callback(lambda: typist.type(f"resift detach {index} --yes && resift uninstall"))
+    typist.undone.callback(lambda: typist.type(f"resift detach {index} --yes && resift uninstall --yes"))
     typist.type(f"resift attach {index} --default-pipelines --yes", "resift attach INDEX --default-pipelines --yes")
     search = f"curl -s {url}/{index}/_search -H 'Content-Type: application/json' -d '{json.dumps(body)}'"
     before = [hit["_id"] for hit in json.loads(typist.type(search, "(a hybrid search)"))["hits"]["hits"]]

@@ -30,6 +30,7 @@ from resift.reranker.request_bodies import (
     RerankRequest,
     ReviewRequest,
     RewriteRequest,
+    UndoRequest,
 )
 from resift.schema import fields_of, schema_of, without_links
 from resift.service.config import Config
@@ -121,9 +122,7 @@ OPERATIONS = {
         JudgementsRequest,
         {"relevant": ["1"], "irrelevant": ["3"], "by": "anna"},
     ),
-    "reviews.undo_judgement": Operation(
-        f"POST {_OF_REVIEW}/undo", answers.Judged, "404", ReaderRequest, {"by": "anna"}
-    ),
+    "reviews.undo_judgement": Operation(f"POST {_OF_REVIEW}/undo", answers.Judged, "404", UndoRequest, {"by": "anna"}),
     "reviews.release_documents": Operation(
         f"POST {_OF_REVIEW}/release", answers.Released, "404", ReaderRequest, {"by": "anna"}
     ),

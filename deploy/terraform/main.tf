@@ -61,7 +61,7 @@ resource "terraform_data" "installation" {
   }
   provisioner "local-exec" {
     when        = destroy
-    command     = "resift uninstall"
+    command     = "resift uninstall --yes"
     environment = { OPENSEARCH_URL = self.input.url }
   }
 }

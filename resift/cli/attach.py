@@ -8,11 +8,9 @@ import click
 from click.core import ParameterSource
 
 from resift.cli.cluster import cluster_option, dry_run_option
-from resift.cli.options import json_option, parse_field_names
+from resift.cli.options import json_option, parse_field_names, yes_option
 from resift.cli.output import execute_plan
 from resift.cli.paths import NewFolder
-
-yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
 @click.command(epilog="Example: resift attach products --dry-run")

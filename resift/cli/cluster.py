@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from resift.cli.failures import INTERRUPTED, PROBLEMS_FOUND
-from resift.cli.options import checked_address, json_option, parse_field_names
+from resift.cli.options import checked_address, json_option, parse_field_names, yes_option
 from resift.cli.output import print_report, print_table, require_confirmation
 from resift.ingest.stopping import Stop
 from resift.plugin.cluster.installation import DEFAULT_NAME, DEFAULT_SERVICE_URL, PROVIDERS
@@ -132,13 +132,18 @@ def install(url: str, dry_run: bool, settings: bool, as_json: bool, old_service:
 
 @click.command(epilog="Example: resift uninstall --engine http://127.0.0.1:9200 --dry-run")
 @dry_run_option
+@yes_option
 @cluster_option
 @name_option
-def uninstall(url: str, name: str | None, dry_run: bool) -> None:
+def uninstall(url: str, name: str | None, dry_run: bool, yes: bool) -> None:
     """Remove everything that `resift install` created in a cluster. Your indices and their documents stay."""
     from resift.plugin.operations.install import uninstall as plan_uninstall
 
-    _carry_out(plan_uninstall(url, name), dry_run)
+    plan = plan_uninstall(url, name)
+    if not dry_run:
+        click.echo(str(plan), err=True)
+        require_confirmation(yes, "Carry out these steps?")
+    _carry_out(plan, dry_run)
 
 
 @click.command(epilog="Example: resift guard --engine http://127.0.0.1:9200")

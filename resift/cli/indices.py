@@ -8,7 +8,15 @@ import sys
 import click
 
 from resift.cli.failures import PROBLEMS_FOUND
-from resift.cli.options import engine_at, engine_option, index_model, json_option, model_option, service_settings
+from resift.cli.options import (
+    engine_at,
+    engine_option,
+    index_model,
+    json_option,
+    model_option,
+    service_settings,
+    yes_option,
+)
 from resift.cli.output import print_report, print_table, require_confirmation, terminal_progress
 from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine
@@ -56,7 +64,7 @@ def _row(engine: Engine, info: IndexInfo, hash: str) -> list[str] | None:
 
 @click.command(epilog="Example: resift drop news")
 @click.argument("index")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @engine_option
 def drop(index: str, yes: bool, engine: str) -> None:
     """Delete INDEX with all its documents and pipelines. The command asks for confirmation first.

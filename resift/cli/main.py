@@ -28,11 +28,12 @@ _COMMANDS = {
     "role": "resift.cli.role:role_command",
     "demo": "resift.cli.demo:demo",
 }
-_FIRST = ("demo", "attach", "search", "serve", "doctor")  # the commands in the short help
+# The commands in the short help. All others appear with --help-all.
+_FIRST = ("demo", "index", "search", "mark", "serve", "install", "attach", "detach", "doctor", "guard")
 
 
 class _Main(Resift):
-    """The group of all ``resift`` commands. Its help shows five commands, or all commands with ``--help-all``."""
+    """The group of all ``resift`` commands. Its help lists ten commands, or all with ``--help-all``."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the name and a short description of each command to the help text.

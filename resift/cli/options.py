@@ -166,6 +166,7 @@ format_option = click.option(
     help="Format of the documents.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON object instead of text.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
 def library_at(engine: str, model: str, index: str, store: str = ":memory:") -> library.Library:

@@ -9,7 +9,15 @@ from datetime import datetime
 
 import click
 
-from resift.cli.options import STORE_HINT, combine_options, engine_option, session_store_at, store_option, ubi_log_at
+from resift.cli.options import (
+    STORE_HINT,
+    combine_options,
+    engine_option,
+    session_store_at,
+    store_option,
+    ubi_log_at,
+    yes_option,
+)
 from resift.cli.output import print_table, require_confirmation
 from resift.contracts.search_options import is_session_id
 from resift.errors import BadInput, SessionNotFound
@@ -101,7 +109,7 @@ def export(client: str, engine: str, store: str) -> None:
 
 @sessions.command("forget", epilog="Example: resift sessions forget --client anna")
 @client_options
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 def forget(client: str, engine: str, store: str, yes: bool) -> None:
     """Delete all stored data about a person. The command asks for confirmation first.
 

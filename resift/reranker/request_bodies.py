@@ -244,7 +244,14 @@ class JudgementsRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     model: _Model = False
 
 
+class UndoRequest(Struct, kw_only=True, forbid_unknown_fields=True):
+    """The body of a request to undo the last judgement of a reader in a review."""
+
+    by: _By = ""
+    model: _Model = False
+
+
 class ReaderRequest(Struct, kw_only=True, forbid_unknown_fields=True):
-    """The body of a request to undo a reader's last judgement, or to give back a reader's documents."""
+    """The body of a request to release the documents that are reserved for a reader."""
 
     by: _By = ""

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from resift.errors import Forbidden, IndexNotFound, IndexNotServed
 from resift.reranker.access.requests import current_caller, engine_headers
 from resift.reranker.api import current_service, read_body, to_json
-from resift.reranker.request_bodies import BatchRequest, JudgementsRequest, ReaderRequest, ReviewRequest
+from resift.reranker.request_bodies import BatchRequest, JudgementsRequest, ReaderRequest, ReviewRequest, UndoRequest
 from resift.reviews.review import MODEL, PERSON, Review
 from resift.reviews.reviews import ReviewSettings
 from resift.reviews.stopping import Progress
@@ -158,8 +158,9 @@ def undo_judgement(review: str) -> dict[str, Any]:
 
     Only judgements with the same API key can be undone, unless the key has the scope `admin`.
     """
-    by = _by(read_body(ReaderRequest).by)
-    return {"progress": progress_response(_open(review).undo(by))}
+    body = read_body(UndoRequest)
+    progress = _open(review).undo(_by(body.by), MODEL if body.model else PERSON)
+    return {"progress": progress_response(progress)}
 
 
 @reviews.post("/<review>/release")

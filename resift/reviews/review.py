@@ -138,7 +138,7 @@ class _State:
             decisions[author] = earlier
         self.decisions[document] = dict(sorted(decisions.items(), key=lambda item: item[1]["at"]))
         self._update_labels(document)
-        if document not in self.read:
+        if author.source == PERSON and document not in self.read:
             self.assigned[document] = (author, event["at"])
             self.undone = {document: None, **self.undone}
 
@@ -353,16 +353,17 @@ class Review:
             self._append(lambda: events, "marks", "bytes")
             return self.progress()
 
-    def undo(self, by: str = "") -> Progress:
-        """Undo the last judgement of a person, and return the progress of the review.
+    def undo(self, by: str = "", source: str = PERSON) -> Progress:
+        """Undo the last judgement of a person or model, and return the progress of the review.
 
         Only judgements with the caller's own API key can be undone, unless the caller is an administrator.
 
         Args:
-            by: The name of the person.
+            by: The name of the person or model.
+            source: PERSON or MODEL.
 
         Raises:
-            BadInput: The person has no judgement to undo.
+            BadInput: The person or model has no judgement to undo.
         """
         with self._lock:
 
@@ -370,13 +371,13 @@ class Review:
                 last = [
                     (changes[-1].position, author)
                     for author, changes in self.state().history.items()
-                    if changes and author[:2] == (by, PERSON) and self._may_change(author)
+                    if changes and author[:2] == (by, source) and self._may_change(author)
                 ]
                 if not last:
                     message = f"{by!r} has no judgement to undo"
-                    raise BadInput(message, value=by, expected="a person with a judgement that is not undone")
+                    raise BadInput(message, value=by, expected="a reader with a judgement that is not undone")
                 _, author = max(last, key=lambda change: change[0])
-                return [self._event("undo", by, judged_with=author.key)]
+                return [self._event("undo", by, source=source, judged_with=author.key)]
 
             self._append(decide)
             return self.progress()

@@ -166,15 +166,15 @@ def _save(reranker: LateInteraction, report: dict[str, Any], out: str, as_json: 
         lines.append(f"{reranker.name}, {size}, hash {reranker.hash}, in {out}")
     saved = {"name": reranker.name, "dim": reranker.table.dim, "hash": reranker.hash, "folder": out} if useful else None
     print_report({**report, "model": saved}, as_json, *lines)
-    if not useful:
-        reason = "searches with the reranker are not significantly better (p of 0.05 or more): judge more queries"
-        click.echo(f"warning: {reason}; nothing was written to {out}", err=True)
-        sys.exit(PROBLEMS_FOUND)
     if report["unlearnable"]:
         click.echo(
             f"warning: {report['unlearnable']} queries were not used, because all of their candidates are relevant",
             err=True,
         )
+    if not useful:
+        reason = "searches with the reranker are not significantly better (p of 0.05 or more): judge more queries"
+        click.echo(f"warning: {reason}; nothing was written to {out}", err=True)
+        sys.exit(PROBLEMS_FOUND)
     if report["kept"] == "untrained":
         click.echo("warning: training did not improve the reranker; the untrained reranker is saved", err=True)
 

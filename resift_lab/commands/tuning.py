@@ -14,6 +14,7 @@ from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine
 from resift.contracts.tuning import DEFAULT_TUNING, Tuning
 from resift.encoders.model import Model
+from resift.errors import BadInput
 from resift.feedback.methods import DEFAULT_METHOD
 from resift.notebook import Progress, progress_bar
 from resift.service.connect import open_engine
@@ -93,6 +94,9 @@ def tune(
         ResiftError: If a request to the engine fails.
     """
     require_name(index)
+    if source is not None and not isinstance(source, (str, Path)):
+        expected = f"{DOCUMENTS!r}, 'ubi', or the path of a click log or of a folder in BEIR's layout"
+        raise BadInput(f"cannot choose constants by a {type(source).__name__}", value=source, expected=expected)
     with closing(open_engine(url)) as engine:
         encoder = index_model(engine, index, model)
         info = engine.info(index).for_search(encoder)

@@ -80,8 +80,11 @@ def test_options_are_remembered_and_can_be_overridden(
         assert ambiguous.exit_code
         assert name in ambiguous.output
         assert installed.name in ambiguous.output
+        unconfirmed = CliRunner().invoke(main, ["uninstall", "--engine", opensearch_url, "--name", name])
+        assert (unconfirmed.exit_code, "nothing was changed" in unconfirmed.output) == (2, True)
+        assert name in find_installations(rest)
     finally:
-        resift("uninstall", "--name", name)
+        resift("uninstall", "--yes", "--name", name)
     assert name not in find_installations(rest)
 
 

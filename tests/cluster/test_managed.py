@@ -121,7 +121,7 @@ def test_a_managed_domain_is_used_without_its_settings(
         assert {part["kind"]: part["name"] for part in parts if part["kind"] in asked} == asked
     finally:
         assert resift("detach", index, "--yes").exit_code == 0
-        assert resift("uninstall", "--name", name).exit_code == 0
+        assert resift("uninstall", "--yes", "--name", name).exit_code == 0
         cluster.client.indices.delete(index=index)
     assert domain.settings_asked("GET", "PUT") == []
     assert domain.refused == []

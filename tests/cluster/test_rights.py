@@ -71,7 +71,7 @@ def installing(node: SecuredNode, user: str, folder: Path) -> str:
         told.append(error.message)
     finally:
         engine.close()
-    return "\n".join([*told, run("uninstall", *to)])
+    return "\n".join([*told, run("uninstall", "--yes", *to)])
 
 
 def attaching(node: SecuredNode, user: str, folder: Path) -> str:
@@ -197,6 +197,6 @@ def test_a_role_is_enough_and_each_right_is_needed_and_named(
             silent.append((right, [line[:300] for line in told.splitlines() if "rror" in line or NAMED in line]))
         assert "Traceback" not in told
         if name == "install":
-            cleaned = run("uninstall", "--engine", node.as_user(EVERYTHING), "--name", "rights")
+            cleaned = run("uninstall", "--yes", "--engine", node.as_user(EVERYTHING), "--name", "rights")
             assert "Error: " not in cleaned, cleaned
     assert silent == []

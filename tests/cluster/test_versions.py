@@ -105,7 +105,7 @@ def test_from_installing_to_uninstalling(old_node: str, service: Server, tmp_pat
     assert client.indices.get(index="theirs") == there
     run("detach", "theirs", "--yes", *to)
     client.indices.delete(index="theirs")
-    run("uninstall", *to)
+    run("uninstall", "--yes", *to)
     assert snapshot(Cluster(engine)) == before
     engine.close()
 

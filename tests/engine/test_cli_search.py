@@ -21,6 +21,7 @@ import resift as library
 import resift_lab
 from resift import WordVectors
 from resift.cli.main import main
+from resift.errors import BadInput
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.service.connect import open_engine
@@ -285,6 +286,8 @@ def test_a_search_finds_the_model_that_its_index_was_attached_with(
     result = CliRunner().invoke(main, ["eval", "index", "shop", ".", "--engine", "shop.db"])
     assert (result.exit_code, "such as 'MED-1'" in result.stderr) == (2, True), result.output
     assert resift_lab.tune("shop", url="shop.db").lines == ["shop: the default constants"]
+    with pytest.raises(BadInput, match="cannot choose constants by a dict"):
+        resift_lab.tune("shop", {"words": 2}, url="shop.db")
     result = CliRunner().invoke(main, ["verify", "shop", "--engine", "shop.db"])
     assert (result.exit_code, result.stdout.splitlines()[-1].partition(":")[0]) == (0, "2 documents in index shop")
     Path("shop-model").rename("elsewhere")

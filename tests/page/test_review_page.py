@@ -61,6 +61,30 @@ def test_a_review_by_keys_alone(page: Page, page_app: Flask) -> None:
     assert all("ERR_INTERNET_DISCONNECTED" in error for error in page.errors())
 
 
+def test_judgements_of_a_closed_offline_tab_are_sent_by_another_tab(page: Page, page_app: Flask) -> None:
+    review = {"index": "resift-demo", "topic": "bush fires"}
+    total = page_app.test_client().put("/v1/reviews/tabs", json=review).get_json()["progress"]["total"]
+    remaining = page.driver.current_window_handle
+
+    def open_offline(*keys: str) -> None:
+        page.driver.get(f"{page.base}/reviews/tabs")
+        page.wait("return !document.getElementById('document').hidden")
+        page.network(offline=True)
+        for stored, key in enumerate(keys, 1):
+            press(page, key)
+            page.wait("return document.getElementById('notice').textContent.includes(arguments[0])", f"{stored} judg")
+
+    page.driver.get(f"{page.base}/reviews/tabs")
+    page.wait("return !document.getElementById('document').hidden")
+    page.driver.switch_to.new_window("tab")
+    open_offline("y", "n")  # both tabs show the same documents
+    page.driver.close()
+    page.driver.switch_to.window(remaining)
+    press(page, "y")
+    assert state(page, f"2 of {total} read, 1 relevant")
+    assert all("ERR_INTERNET_DISCONNECTED" in error for error in page.errors())
+
+
 def test_tags_of_a_document_are_not_shown(page: Page, page_app: Flask) -> None:
     id = next(iter(DOCUMENTS))
     review = {"index": "odd", "query": {"ids": {"values": [id]}}}

@@ -370,6 +370,17 @@ def test_judgements_of_models_never_replace_judgements_of_people(review: Review)
     assert review.undo("anna").read == 0
 
 
+def test_a_models_judgement_can_be_undone(review: Review) -> None:
+    review.judge(["f1"], by="screener", source=MODEL)
+    review.judge(["f2"], by="screener")  # a person with the same name
+    assert review.judged_by_models() == 1
+    review.undo("screener", MODEL)
+    assert (review.judged_by_models(), review.progress().relevant) == (0, 1)
+    assert review.next(3, "anna")  # the document is not assigned to the model
+    with pytest.raises(BadInput, match="'screener' has no judgement to undo"):
+        review.undo("screener", MODEL)
+
+
 def test_undo_restores_the_previous_state(review: Review) -> None:
     review.judge(["f1"], by="anna")
     review.judge([], ["f1"], by="ben")

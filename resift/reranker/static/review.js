@@ -6,12 +6,11 @@ import { plain } from "./dom.js";
 const $ = (id) => document.getElementById(id);
 const id = document.body.dataset.review;
 const path = `../v1/reviews/${encodeURIComponent(id)}`;
-const WAITING = `resift-review-${id}`;
+const WAITING = `resift-review-${id}`; // judgements that were not sent yet, of all tabs with this review
 const AHEAD = 3;
 
 let queue = []; // documents to read; the first one is shown
 let history = []; // documents that were judged on this page, in order
-let waiting = JSON.parse(localStorage.getItem(WAITING) ?? "[]"); // judgements that were not sent yet
 let busy = false, ended = false, lost = false, left = 0; // lost: the service does not answer; left: number of unjudged documents
 
 $("by").value = localStorage.getItem("resift-reviewer") ?? "";
@@ -41,38 +40,45 @@ async function ask(method, part, body, kind = "json") {
   }
 }
 
-/** Send the waiting judgements in order. Judgements that cannot be sent stay, and are sent later. */
+const waiting = () => JSON.parse(localStorage.getItem(WAITING) ?? "[]");
+const keep = (judgements) => localStorage.setItem(WAITING, JSON.stringify(judgements));
+
+/** Send the waiting judgements in order, in one tab at a time. Judgements that cannot be sent stay, and are sent later. */
 async function send() {
   if (busy) return;
   busy = true;
   try {
-    while (waiting.length) {
-      const { name, ...what } = waiting[0];
-      const { progress } = await ask("POST", `/${name}`, what);
-      waiting.shift();
-      localStorage.setItem(WAITING, JSON.stringify(waiting));
-      say(progress);
-    }
+    await (navigator.locks ? navigator.locks.request(WAITING, sendAll) : sendAll()); // only secure pages have locks
   } catch (error) {
-    if (["bad_input", "not_found"].includes(error.code)) { // would be refused again
-      waiting.shift();
-      localStorage.setItem(WAITING, JSON.stringify(waiting));
-    }
     failed(error);
   } finally {
     busy = false;
   }
 }
 
+async function sendAll() {
+  for (let first; (first = waiting()[0]); ) {
+    const { name, key, ...what } = first;
+    const sent = () => keep(waiting().filter((judgement) => judgement.key !== key));
+    try {
+      const { progress } = await ask("POST", `/${name}`, what);
+      sent();
+      say(progress);
+    } catch (error) {
+      if (["bad_input", "not_found"].includes(error.code)) sent(); // would be refused again
+      throw error;
+    }
+  }
+}
+
 function failed(error) {
   lost = !(error instanceof ApiError);
   if (!lost) notice(error.message + (error.expected ? `: expected ${error.expected}` : ""));
-  else notice(`The service does not answer. You can continue: ${waiting.length} judgements are stored on this device and sent later.`);
+  else notice(`The service does not answer. You can continue: ${waiting().length} judgements are stored on this device and sent later.`);
 }
 
 function later(name, what) {
-  waiting.push({ name, by: by(), ...what });
-  localStorage.setItem(WAITING, JSON.stringify(waiting));
+  keep([...waiting(), { name, key: Math.random(), by: by(), ...what }]);
   return send();
 }
 
@@ -113,7 +119,7 @@ async function refresh() {
 async function fill() {
   if (ended || queue.length > AHEAD) return;
   await send();
-  if (waiting.length) return;
+  if (waiting().length) return;
   try {
     const { documents, progress } = await ask("POST", "/next", { by: by() });
     const known = new Set([...queue, ...history].map((one) => one.id));
@@ -226,6 +232,6 @@ for (const link of document.querySelectorAll("[data-format]")) {
 setInterval(async () => {
   const over = ended && left > 0; // other readers may have released documents
   if (over) ended = false;
-  if (waiting.length || over || (lost && !queue.length)) await next();
+  if (waiting().length || over || (lost && !queue.length)) await next();
 }, 5000);
 start();
