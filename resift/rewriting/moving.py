@@ -253,7 +253,8 @@ def _with_vector(clause: FieldClause, field: VectorField, vector: Floats) -> Bod
 def _numeric(vector: Any) -> Floats | None:
     """Convert a JSON value to a 32-bit float vector, or return None if the value is not a list of finite numbers."""
     try:
-        numbers = np.asarray(vector, np.float32)
+        with np.errstate(over="ignore"):  # numbers that are too large for 32 bits become infinite
+            numbers = np.asarray(vector, np.float32)
     except (TypeError, ValueError):
         return None
     return numbers if np.isfinite(numbers).all() else None

@@ -215,6 +215,10 @@ def _without_scores(value: Any) -> Any:
             return {"total": total, "hits": [hit for _, hit in sorted(pairs, key=lambda pair: pair[0])]}
         return {"total": total, "hits": len(hits)}
     parts = {name: _without_scores(item) for name, item in value.items() if name != "matched_queries"}
+    if value.get("doc_count") == 0 and value.get("buckets") == []:
+        # A significant_terms aggregation counts the documents of the shards that OpenSearch did not skip. It skips
+        # shards on which the plain query cannot match, but not every rewritten query tells it so.
+        parts.pop("bg_count", None)
     matched = _own_names_removed(value)
     return {**parts, "matched_queries": matched} if matched else parts
 

@@ -87,6 +87,14 @@ def test_everything_else_must_stay(part: str, path: str, value: Any) -> None:
     assert in_session(changed(**{path: value})) == [part]
 
 
+def test_an_empty_aggregation_may_count_the_documents_of_more_shards() -> None:
+    def answer(documents: int, background: int) -> Answer:
+        return changed(aggregations__tags={"doc_count": documents, "bg_count": background, "buckets": []})
+
+    assert differences(answer(0, 65), answer(0, 123), {}) == []
+    assert [one.comparison for one in differences(answer(1, 65), answer(1, 123), {})] == ["aggregations"]
+
+
 def test_a_missing_document_counts_only_on_a_complete_page() -> None:
     more = {"value": 20, "relation": "eq"}
     plain, answer = changed(hits__total=more), changed(hits__total=more, hits__hits__1___id="3")
