@@ -217,10 +217,11 @@ def test_folders_at_the_top_are_links_into_the_package(name: str) -> None:
     assert link.resolve() == target if link.is_symlink() else link.read_text("utf-8") == f"resift/{name}"
 
 
-def test_the_changelog_has_a_section_for_this_version() -> None:
+def test_changelog_and_citation_name_this_version() -> None:
     from resift import __version__
 
     assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text("utf-8")
+    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
 
 
 @pytest.mark.parametrize("document", ["ARCHITECTURE.md", "docs/architecture.svg"])
