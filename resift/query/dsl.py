@@ -60,6 +60,10 @@ class NestedField(str):
         return field
 
 
+TITLE_NAMES = ("title", "headline", "heading", "name", "subject")
+"""Words in the names of fields that contain titles, most likely first."""
+
+
 def document_text(source: Mapping[str, Any], fields: Sequence[str]) -> str:
     r"""Return the text of a document that the embedding model encodes, with one value per line.
 
@@ -68,15 +72,19 @@ def document_text(source: Mapping[str, Any], fields: Sequence[str]) -> str:
     Args:
         source: The document's ``_source``.
         fields: The text fields, in order. A dotted name such as ``meta.tags`` refers to a field inside an object. If
-            the list is empty, all strings at the top level of the document are used.
+            the list is empty, all strings at the top level of the document are used. Fields such as ``title`` then come
+            first, because the first line of the text represents the document in messages.
 
     >>> document_text({"title": "A", "meta": {"tags": ["b", "c"]}, "n": 1}, ["title", "meta.tags", "none"])
     'A\nb\nc'
+    >>> document_text({"colour": "Clear", "title": "Vase"}, [])
+    'Vase\nClear'
     """
     if fields:
         values = [value for name in fields for value in values_of(source, name)]
     else:
-        values = [value for value in source.values() if isinstance(value, str)]
+        names = sorted(source, key=lambda name: name.lower() not in TITLE_NAMES)
+        values = [source[name] for name in names if isinstance(source[name], str)]
     return "\n".join(str(value) for value in values if value is not None and not isinstance(value, Mapping))
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from resift.errors import BadInput
 from resift.feedback.explain import title_of
-from resift.query.dsl import document_text, is_ours, values_of
+from resift.query.dsl import TITLE_NAMES, document_text, is_ours, values_of
 
 Bound = float | str
 """A bound of a facet's range: a number, or a date in ISO 8601 format."""
@@ -51,12 +51,14 @@ _MIN_COVERAGE = 0.3
 _MAX_DISTINCT_SHARE = 0.5
 """Distinct values per value up to which a field groups documents. Above, it identifies them."""
 _MAX_LISTED_VALUES = 20
-"""Distinct values that a list of checkboxes may have."""
+"""Distinct values that a list of checkboxes may have, unless the field is named like a preferred fact (``brand``)."""
+_MAX_VALUES_OF_DOCUMENT = 16
+"""Mean number of values of a document. A field with more, such as a vector, is neither a facet nor a fact."""
 _MAX_RANGES = 5
 """Ranges into which a numeric or date field is divided."""
 
 _NAMES_BY_ROLE = {
-    "title": ("title", "headline", "heading", "name", "subject"),
+    "title": TITLE_NAMES,
     "link": ("url", "link", "href", "uri", "permalink"),
     "image": ("image", "img", "thumbnail", "thumb", "picture", "photo", "cover", "poster"),
 }
@@ -427,13 +429,15 @@ def short_fields(sources: Sequence[Mapping[str, Any]], exact: Sequence[str], tex
 
 
 def _field(sources: Sequence[Mapping[str, Any]], name: str) -> Field | None:
-    """Return a field with its values in some documents, or None if no document has a value in the field.
+    """Return a field with its values in some documents, or None if no document has a value, or each has very many.
 
     Args:
         sources: The ``_source`` of the documents.
         name: The name of the field.
     """
     values = [list(values_of(source, _stem(name))) for source in sources]
+    if sum(map(len, values)) > _MAX_VALUES_OF_DOCUMENT * len(values):
+        return None
     counts = Counter(value for listed in values for value in listed if isinstance(value, (str, int, float)))
     return Field(name, sum(map(bool, values)) / len(values), counts) if counts else None
 
@@ -460,7 +464,9 @@ def choose_facets(fields: Sequence[Field]) -> Facets:
 
 
 def _is_groupable(field: Field) -> bool:
-    return 2 <= len(field.counts) <= min(_MAX_LISTED_VALUES, _MAX_DISTINCT_SHARE * field.counts.total())
+    is_preferred = not field.is_number and any(word in _PREFERRED_FACTS for word in _words_of_name(field.name))
+    most = math.inf if is_preferred else _MAX_LISTED_VALUES  # the page lists the most frequent values only
+    return 2 <= len(field.counts) <= min(most, _MAX_DISTINCT_SHARE * field.counts.total())
 
 
 def choose_facts(fields: Sequence[Field]) -> tuple[str, ...]:

@@ -127,6 +127,17 @@ def test_facets_are_fields_with_few_values_and_ranges_of_numbers_and_dates() -> 
     assert card["facts"] == {"price": "5.0", "brand": "A", "added": "2010-01-05"}
 
 
+def test_vectors_are_neither_facets_nor_facts() -> None:
+    sources = [{"name": f"Lamp {n}", "embedding": [n / 7, *[0.5] * 31], "stock": n % 3} for n in range(12)]
+    chosen = choose_card_fields(sources, ["name"], [])
+    assert (chosen.facets, chosen.facts) == (("stock",), ("stock",))
+
+
+def test_brands_are_a_facet_even_if_there_are_many() -> None:
+    sources = [{"name": f"Lamp {n}", "brand": f"Maker {n % 30}", "series": f"Series {n % 30}"} for n in range(90)]
+    assert choose_card_fields(sources, ["name"], ["brand", "series"]).facets == ("brand",)
+
+
 def test_facets_of_the_settings_come_first_or_alone() -> None:
     guessed = {"price": (20, 100, 400, 2000), "added": ("2012-01-01", "2015-01-01", "2018-01-01", "2020-01-01")}
     found = choose_card_fields(DEALS, ["name"], ["sku", "brand"], ["facet=added"])
