@@ -171,10 +171,6 @@ EQUIVALENT = {
     ): "the general code path gives the same vectors",
     (
         "resift/encoders/model.py",
-        "best = np.argpartition(-scores, min(count, len(scores) - 2))[:count]",
-    ): "it partitions all words but the last, so the order is the same",
-    (
-        "resift/encoders/model.py",
         "if self.segments == 0:",
     ): "the general code path gives the same offsets for a single segment",
     (

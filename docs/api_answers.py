@@ -266,6 +266,21 @@ class Because(Struct):
     words: list[str]
 
 
+class Codeword(Struct):
+    """A dimension of the vectors whose weight a mask changed."""
+
+    codeword: Annotated[int, documented("number of the dimension, from 0")]
+    weight: Annotated[float, documented("weight of the dimension in the similarity; 1 without a mask")]
+    words: Annotated[list[str], documented("nearest words of the vocabulary")]
+
+
+class Mask(Struct):
+    """The dimensions whose changed weights have the largest effect on the judged documents, largest effect first."""
+
+    gained: list[Codeword]
+    lost: list[Codeword]
+
+
 class Learned(Struct):
     """The knowledge that a session's judgements teach, in words."""
 
@@ -275,6 +290,7 @@ class Learned(Struct):
         list[str], documented("words from which queries are moved away; empty without irrelevant documents")
     ]
     asked: Annotated[list[str], documented("expansion words that are added to queries, highest weight first")]
+    mask: Annotated[Mask | None, documented("weights that the method `mask` learned; null for other methods")]
 
 
 class Session(Struct):

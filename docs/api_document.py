@@ -17,6 +17,7 @@ import msgspec
 from resift import errors
 from resift.contracts.search_options import MAX_TEXT, PipelineOptions, SearchRequest, SessionId
 from resift.errors import ResiftError
+from resift.feedback.methods import METHODS
 from resift.query.limits import MAX_DEPTH, MAX_QUERY_VALUES
 from resift.reranker import api, collector, reviews_api
 from resift.reranker.access.keys import OPEN, SCOPES, scope_of
@@ -168,6 +169,12 @@ _PARAMETERS: dict[str, Schema] = {
 }
 _IN_QUERY: dict[str, Schema] = {
     "api.suggest": {"name": "q", "in": "query", "example": "fir", "schema": {"type": "string"}},
+    "api.get_session": {
+        "name": "feedback",
+        "in": "query",
+        "example": "mask",
+        "schema": {"type": "string", "enum": list(METHODS)},
+    },
     "reviews.export_review": {
         "name": "format",
         "in": "query",

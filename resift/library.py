@@ -22,6 +22,7 @@ from resift.encoders.registry import load_model
 from resift.errors import AmbiguousDocument, BadInput, EngineUnavailable, IndexNotFound
 from resift.feedback.explain import title_of
 from resift.feedback.judgements import collect_marks
+from resift.feedback.methods import MethodName
 from resift.ingest.indexing import Indexer
 from resift.ingest.tables import Added as Added
 from resift.ingest.tables import Refusals, records_of, rows_in
@@ -31,7 +32,7 @@ from resift.query.dsl import document_text
 from resift.reviews.review import Review
 from resift.reviews.reviews import ReviewSettings
 from resift.rewriting.outcome import Outcome
-from resift.schema import check_text, fields_as_arguments, fields_of
+from resift.schema import check_text, convert, fields_as_arguments, fields_of
 from resift.service.bodies import Search
 from resift.service.config import Config
 from resift.service.connect import open_engine, open_session_store
@@ -147,6 +148,11 @@ class Explanation(NotebookText, dict[str, Any]):
         for name, words in (("towards", "towards"), ("away from", "away"), ("also asked", "asked")):
             if learned.get(words):
                 lines.append(f"{name}: {', '.join(learned[words])}")
+        for name, codewords in (learned.get("mask") or {}).items():
+            lines += [
+                f"{name} weight: codeword {item['codeword']}, {item['weight']:.2f} ({', '.join(item['words'])})"
+                for item in codewords
+            ]
         return "\n".join(lines)
 
     def __str__(self) -> str:
@@ -521,18 +527,28 @@ class Session:
         """
         self._service.sessions.delete(self.id)
 
-    def explain(self) -> Explanation:
+    def explain(self, feedback: MethodName | None = None) -> Explanation:
         """Return all judgements of this session, with a summary of what was learned from them.
 
         If no document has been marked yet, ``judgements`` is empty and ``learned`` is None.
-        """
-        return self._explanation(self._service.sessions.find(self.id))
 
-    def _explanation(self, session: StoredSession | None, explain: bool = True) -> Explanation:
+        Args:
+            feedback: The feedback method to describe, such as ``mask``. By default, it is the method of the setting
+                ``feedback``.
+
+        Raises:
+            BadInput: There is no method of this name.
+        """
+        method = None if feedback is None else convert("feedback", feedback, MethodName)
+        return self._explanation(self._service.sessions.find(self.id), method=method)
+
+    def _explanation(
+        self, session: StoredSession | None, explain: bool = True, method: MethodName | None = None
+    ) -> Explanation:
         if session is None:
             empty = {"session": self.id, "created": None, "expires": None, "steps": 0}
             return Explanation(empty, judgements=[], learned=None) if explain else Explanation(empty)
-        return Explanation(self._service.describe(session) if explain else session_summary(session))
+        return Explanation(self._service.describe(session, method=method) if explain else session_summary(session))
 
 
 def open(

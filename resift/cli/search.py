@@ -22,6 +22,7 @@ from resift.cli.options import (
 from resift.cli.output import display_width, truncate
 from resift.contracts.search_options import SearchRequest
 from resift.errors import BadInput
+from resift.feedback.methods import METHODS, MethodName
 from resift.ingest.fields import guess_fields
 from resift.query.body import parse
 from resift.query.dsl import document_text
@@ -43,6 +44,7 @@ _MAX_TEXT = 200  # longer texts are replaced with their length
 @option_for(SearchRequest, "size")
 @option_for(SearchRequest, "knn", metavar="N", show_default="RESIFT_KNN")
 @option_for(SearchRequest, "session", metavar="ID")
+@option_for(SearchRequest, "feedback", type=click.Choice(list(METHODS)), show_default="RESIFT_FEEDBACK")
 @click.option("--explain", is_flag=True, help="Print the rewritten search body instead of hits, and explain it.")
 @engine_option
 @model_option
@@ -54,6 +56,7 @@ def search(
     size: int,
     knn: int | None,
     session: str | None,
+    feedback: MethodName | None,
     explain: bool,
     engine: str,
     model: str,
@@ -63,7 +66,7 @@ def search(
     """Search INDEX for QUERY, and print the hits.
 
     Each line contains the rank, the score and the id of a hit, and the beginning of its text. With --session, the
-    search uses what the session has learned from its marks.
+    search uses what the session has learned from its marks, by the method of --feedback.
 
     With --explain, the command prints the rewritten search body instead of hits. It also says what the session has
     learned, and which parts of the search were not rewritten, with the reason. Long vectors and scripts are shortened.
@@ -78,14 +81,15 @@ def search(
         opened_library.service.words.wait_seconds = COMMAND_WAIT_SECONDS
         searcher = opened_index if session is None else opened_index.session(session)
         if isinstance(searcher, library.Session):
-            if not (learned := searcher.explain())["judgements"]:
+            if not (learned := searcher.explain(feedback))["judgements"]:
                 click.echo(f"session {session} has no marks in {store} {STORE_HINT}", err=True)
             elif explain:
                 click.echo(repr(learned), err=True)
         if explain:
-            _print_body(opened_library, Search(query, size=size, knn=knn, index=index, session=session), as_json)
+            options = Search(query, size=size, knn=knn, index=index, session=session, feedback=feedback)
+            _print_body(opened_library, options, as_json)
             return
-        hits = searcher.search(query, size, knn=knn, reasons=session is not None)
+        hits = searcher.search(query, size, knn=knn, feedback=feedback, reasons=session is not None)
     if as_json:
         click.echo(json.dumps(hits.response, ensure_ascii=False))
         return

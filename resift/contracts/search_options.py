@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
+from resift.feedback.methods import MethodName
 from resift.query.dsl import MAX_RESULTS, MAX_WINDOW
 from resift.schema import documented
 
@@ -71,6 +72,13 @@ class RewritingOptions(Struct, frozen=True, kw_only=True):
             "`demote` or `hide`"
         ),
     ] = "keep"
+    feedback: Annotated[
+        MethodName | None,
+        documented(
+            "[method](feedback.md) by which this search learns from its session: `ridge+lexical`, `lexical` or `mask`",
+            "`RESIFT_FEEDBACK`",
+        ),
+    ] = None
     without: Annotated[
         list[Name],
         documented(

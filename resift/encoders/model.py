@@ -368,15 +368,15 @@ class Model:
     def nearest_words(self, vector: NDArray[Any], count: int = 5) -> list[str]:
         """Return the words whose vectors have the largest inner product with a vector, best first.
 
-        Only the FREQUENT_WORDS most frequent words are considered.
+        Only the FREQUENT_WORDS most frequent words are considered. Of words with equal products, more frequent words
+        come first.
 
         Args:
             vector: The vector, of shape (n_dimensions,).
             count: The maximum number of words.
         """
         scores = self._frequent_word_vectors @ np.asarray(vector, np.float32)
-        best = np.argpartition(-scores, min(count, len(scores) - 1))[:count]
-        return [self.table.words[row] for row in best[np.argsort(-scores[best], kind="stable")]]
+        return [self.table.words[row] for row in np.argsort(-scores, kind="stable")[:count]]
 
     @cached_property
     def _frequent_word_vectors(self) -> Floats:

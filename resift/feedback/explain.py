@@ -40,6 +40,8 @@ def explain(
         - ``towards``: the five words nearest to the direction in which queries move. Empty without relevant documents.
         - ``away``: the five words nearest to the opposite direction. Empty without irrelevant documents.
         - ``asked``: the first ten expansion words.
+        - ``mask``: the dimensions whose weights the mask changed, see :func:`_explain_mask`. None if the feedback
+          has no mask.
     """
     direction = np.asarray(feedback.mask**2 * feedback.shift, np.float32)
     # Methods that move no queries have no direction, to which all words would be equally near.
@@ -51,6 +53,39 @@ def explain(
         "towards": _nearest_words(model, direction) if moves and has_relevant else [],
         "away": _nearest_words(model, -direction) if moves and has_irrelevant else [],
         "asked": list(expansion_words[: 2 * _WORDS]),
+        "mask": _explain_mask(model, feedback) if feedback.method.masked else None,
+    }
+
+
+def _explain_mask(model: Model, feedback: Feedback) -> dict[str, list[dict[str, Any]]]:
+    """Return the dimensions of the vectors whose weights in the mask matter most.
+
+    In the vectors of a bag of embedded words (BoEW), each dimension is a codeword. The words whose own vectors are
+    nearest to the unit vector of a dimension describe it. For a codeword, these are the words with the largest
+    memberships.
+
+    Dimensions are ordered by the change of their weights times their size in the vectors of the judged documents (root
+    mean square), because the mask also changes weights of dimensions that hardly occur in these documents.
+
+    Args:
+        model: The model of the document vectors.
+        feedback: The feedback with the mask. Weights start at 1.
+
+    Returns:
+        A dictionary with the lists ``gained`` (weights above 1) and ``lost`` (weights below 1), each with at most five
+        dimensions, most important first. An item contains the number of the dimension as ``codeword``, its ``weight``
+        and its five nearest ``words``.
+    """
+    mask = feedback.mask
+    effects = (mask - 1) * np.sqrt(np.square(feedback.vectors).mean(axis=0)) if len(feedback.vectors) else mask - 1
+    order, axes = np.argsort(-effects, kind="stable"), np.eye(len(mask), dtype=np.float32)
+    rows = {"gained": order[effects[order] > 0][:_WORDS], "lost": order[effects[order] < 0][::-1][:_WORDS]}
+    return {
+        name: [
+            {"codeword": row, "weight": round(float(mask[row]), 4), "words": _nearest_words(model, axes[row])}
+            for row in codewords.tolist()
+        ]
+        for name, codewords in rows.items()
     }
 
 

@@ -94,11 +94,10 @@ class Feedback:
         """
         method = resolve_method(method)
         signs = np.repeat([1.0, -1.0], [len(relevant), len(irrelevant)])
-        mask = learn_mask(relevant, irrelevant) if method.masked else np.ones(np.shape(relevant)[1], np.float32)
         return cls(
             vectors=unit_rows(np.concatenate([relevant, irrelevant])),
             grades=signs if grades is None else np.asarray(grades, np.float64),
-            mask=mask,
+            mask=_mask_of(method, relevant, irrelevant),
             bags=tuple(bags) if method.expands else (),
             positions=tuple(range(len(signs))),
             method=method,
@@ -148,7 +147,8 @@ class Feedback:
     def with_vectors(self, vectors: Mapping[int, NDArray[Any]], background: Background) -> Feedback:
         """Return feedback from the same judgements, but with document vectors from a different field of the index.
 
-        The new feedback moves query vectors, but does not add expansion words to queries.
+        The new feedback moves query vectors, but does not add expansion words to queries. If the method learns a mask,
+        the mask is learned from these vectors.
 
         Args:
             vectors: The vectors of the judged documents in the other field, each of shape (n_dimensions,). The keys are
@@ -156,13 +156,13 @@ class Feedback:
             background: The vectors of a sample of the index's documents in the same field.
         """
         rows = list(vectors)
-        units = unit_rows(np.stack(list(vectors.values())))
+        units, grades = unit_rows(np.stack(list(vectors.values()))), self.grades[rows]
         return Feedback(
             vectors=units,
-            grades=self.grades[rows],
-            mask=np.ones(units.shape[1], np.float32),
+            grades=grades,
+            mask=_mask_of(self.method, units[grades > 0], units[grades < 0]),
             positions=tuple(self.positions[row] for row in rows),
-            method=replace(self.method, masked=False, expands=False),
+            method=replace(self.method, expands=False),
             background=background,
         )
 
@@ -348,3 +348,14 @@ class Feedback:
         These are at most 60 words that are typical of the relevant documents, heaviest first.
         """
         return expansion_terms(self.bags, self.grades, self.is_for_query or (True,) * len(self.grades))
+
+
+def _mask_of(method: Method, relevant: NDArray[Any], irrelevant: NDArray[Any]) -> Floats:
+    """Return the mask that a method learns from document vectors, or a mask of ones if the method learns none.
+
+    Args:
+        method: The feedback method.
+        relevant: The vectors of the relevant documents, of shape (n_relevant, n_dimensions).
+        irrelevant: The vectors of the irrelevant documents, of shape (n_irrelevant, n_dimensions).
+    """
+    return learn_mask(relevant, irrelevant) if method.masked else np.ones(np.shape(relevant)[1], np.float32)

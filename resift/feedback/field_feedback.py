@@ -111,8 +111,10 @@ class FieldFeedback:
     def move_query(self, query: NDArray[Any], distinction: float) -> Floats:
         """Move a query vector towards relevant and away from irrelevant documents.
 
-        The result is a weighted mean of the query and of the vector that :meth:`Feedback.transform_query` returns for
-        it. The second vector has the weight distinction · e / (0.6 + e), where e is the total weight of the judgements.
+        The result is a weighted mean of the query and of mask² ⊙ q, where q is the vector that
+        :meth:`Feedback.transform_query` returns for the query. Its inner product with a document vector is that of the
+        masked vectors. The second vector has the weight distinction · e / (0.6 + e), where e is the total weight of
+        the judgements.
 
         Args:
             query: The query vector, of shape (n_dimensions,).
@@ -123,7 +125,7 @@ class FieldFeedback:
             A float32 array of shape (n_dimensions,), with the same Euclidean length as the query.
         """
         share = distinction * evidence_share(self.feedback.evidence, _HALF_EVIDENCE)
-        return blend_queries(query, self.feedback.transform_query(query), share)
+        return blend_queries(query, self.feedback.mask**2 * self.feedback.transform_query(query), share)
 
     def relevant_bonus(self, moved: NDArray[Any], distinction: float, space: str) -> float:
         """Return a bonus to add to the k-NN scores of documents that the user marked relevant.

@@ -17,8 +17,12 @@ method              what it learns
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from resift.errors import BadInput
+
+MethodName = Literal["mask", "lexical", "ridge+lexical"]
+"""The names of the methods."""
 
 
 @dataclass(frozen=True)
@@ -36,14 +40,14 @@ class Method:
     expands: bool = False
 
 
-METHODS = {
+METHODS: dict[MethodName, Method] = {
     "mask": Method(masked=True),
     "lexical": Method(expands=True),
     "ridge+lexical": Method(ridge=True, expands=True),
 }
 """The methods by name."""
 
-DEFAULT_METHOD = "ridge+lexical"
+DEFAULT_METHOD: MethodName = "ridge+lexical"
 
 
 def resolve_method(method: str | Method) -> Method:

@@ -23,6 +23,7 @@ from resift.contracts.search_options import SearchRequest
 from resift.encoders.model import Model
 from resift.errors import BadInput, MalformedJson, ModelNotFound, UnsupportedMediaType
 from resift.feedback.judgements import GRADES, collect_marks
+from resift.feedback.methods import MethodName
 from resift.plugin.opensearch.documents import prepare_body
 from resift.query.body import without_options
 from resift.reranker.access.requests import count_rewrite, count_search, current_caller, engine_headers
@@ -444,9 +445,14 @@ def feedback() -> dict[str, Any]:
 
 @api.get("/sessions/<session>")
 def get_session(session: str) -> dict[str, Any]:
-    """Return the judgements in a session, with a summary of what was learned from them."""
-    service = current_service()
-    return service.describe(service.sessions.get(session), engine_headers())
+    """Return the judgements in a session, with a summary of what was learned from them.
+
+    The query parameter `feedback` selects the method of learning to describe. By default, it is the method in the
+    settings of the service.
+    """
+    service, stated = current_service(), request.args.get("feedback")
+    method = None if stated is None else schema.convert("feedback", stated, MethodName)
+    return service.describe(service.sessions.get(session), engine_headers(), method)
 
 
 @api.delete("/sessions/<session>")

@@ -167,7 +167,7 @@ def options_of(search: Search, query: Query) -> Options:
     stated: dict[str, Any] = {}
     if isinstance(search.query, str):
         stated |= {"text": search.query, "widen": True}
-    for name in ("session", "alpha", "window", "widen", "knn"):
+    for name in ("session", "alpha", "window", "widen", "knn", "feedback"):
         if getattr(search, name) is not None:
             stated[name] = getattr(search, name)
     if search.judged != "keep":

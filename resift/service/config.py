@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, structs
 
 from resift.contracts.search_options import MAX_TEXT, Alpha, Nearest, Window
-from resift.feedback.methods import DEFAULT_METHOD, METHODS
+from resift.feedback.methods import DEFAULT_METHOD, MethodName
 from resift.schema import convert, documented, fields_of, from_environment
 from resift.service.cards import parse_page_fields
 from resift.service.connect import default_store
@@ -19,7 +18,6 @@ from resift.vectors.packaged import DEFAULT_MODEL
 
 ALTERNATIVE_VARIABLES = {"engine": "OPENSEARCH_URL"}
 """Setting → environment variable that is read if the setting's own variable is not set."""
-_METHOD = f"^({'|'.join(map(re.escape, METHODS))})\\Z"
 
 Names = tuple[str, ...]
 Pattern = Annotated[str, Meta(pattern="^[^-]", title="an index name or pattern, in which * matches any characters")]
@@ -80,7 +78,7 @@ class Config(Struct, frozen=True, kw_only=True):
         documented("[fields that hits on the page show](page.md#fields), such as `title=headline,link=url`", "guessed"),
     ] = ()
     feedback: Annotated[
-        str, documented("[method](feedback.md) by which sessions learn", pattern=_METHOD, title=" | ".join(METHODS))
+        MethodName, documented("[method](feedback.md) by which sessions learn: `ridge+lexical`, `lexical` or `mask`")
     ] = DEFAULT_METHOD
     window: Annotated[
         Window,

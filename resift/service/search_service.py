@@ -236,13 +236,14 @@ class SearchService:
         existing_judgements = [judgement for judgement in judgements if judgement.document not in missing]
         return self.sessions.add(session, query, existing_judgements)
 
-    def describe(self, session: StoredSession, headers: Headers = None) -> dict[str, Any]:
+    def describe(self, session: StoredSession, headers: Headers = None, method: str | None = None) -> dict[str, Any]:
         """Return all stored judgements of a search session, with an explanation of what was learned from them.
 
         Args:
             session: The session.
             headers: The caller's HTTP headers. Only judgements of documents that this caller may read are returned. If
                 None, all judgements are returned.
+            method: The feedback method to describe, or None for the method of the service's settings.
 
         Returns:
             A dictionary with the id of the ``session``, the times ``created`` and ``expires``, the number of ``steps``,
@@ -258,7 +259,7 @@ class SearchService:
         judged = [
             documents_by_judgement[id(judgement)] for judgement in effective if id(judgement) in documents_by_judgement
         ]
-        feedback = self.knowledge.learned(judged)
+        feedback = self.knowledge.learned(judged, method)
         words = self.knowledge.expansion_words(feedback, effective[-1].index, headers) if effective else ()
         notes = unreadable_note(judged)
         return {

@@ -70,17 +70,20 @@ class EncodedQuery(NamedTuple):
     similarity: str
 
 
-def _session_key(info: IndexInfo, judgements: Sequence[Judgement], needs: Needs, headers: Headers) -> Hashable:
+def _session_key(
+    info: IndexInfo, options: Options, judgements: Sequence[Judgement], needs: Needs, headers: Headers
+) -> Hashable:
     """Return a cache key for the data that a search in a session needs.
 
     Args:
         info: The searched index.
+        options: The options of the search. The key depends on the feedback method.
         judgements: The judgements in the session. The key depends on the judged documents.
         needs: The fields whose vectors or tokens the search needs.
         headers: The caller's HTTP headers.
     """
     documents = hash(tuple((judgement.index, judgement.document) for judgement in judgements))
-    return info.name, str(headers), documents, needs.fields
+    return info.name, str(headers), documents, needs.fields, options.feedback
 
 
 def scoped_feedback(
@@ -181,7 +184,7 @@ class KnowledgeLoader:
         sessions: The search sessions.
         info: A function that returns the names, fields and settings of an index, given its name and the caller's
             headers. It raises ``ModelMismatch`` if the vectors of the index were made by another model.
-        method: The name of the feedback method, a key of :data:`resift.feedback.methods.METHODS`.
+        method: The feedback method of searches that state none, a key of :data:`resift.feedback.methods.METHODS`.
         clicks: The clicks in the log of user events, or None to ignore the log.
     """
 
@@ -224,7 +227,7 @@ class KnowledgeLoader:
         """
         judgements, notes = self._judgements(info, options, headers)
         if judgements and self.loader.is_running:
-            key = _session_key(info, judgements, needs, headers)
+            key = _session_key(info, options, judgements, needs, headers)
             work = partial(self._fill_caches, key, info, options, needs, headers, judgements)
             patience = _PATIENCE_OF_PIPELINES if options.through_cluster else _PATIENCE
             if self._loaded.get(key) is None and not self.loader.load(key, work, patience):
@@ -246,7 +249,7 @@ class KnowledgeLoader:
         """
         judgements, _ = self._judgements(info, options, headers)
         if judgements:
-            key = _session_key(info, judgements, needs, headers)
+            key = _session_key(info, options, judgements, needs, headers)
             self._fill_caches(key, info, options, needs, headers, judgements)
 
     def _fill_caches(self, key: Hashable, *arguments: Any) -> None:
@@ -269,7 +272,7 @@ class KnowledgeLoader:
         text = options.text or ""
         query = EncodedQuery(text, self.model.encode_one(text), self.model.similarity)
         background = partial(self.samples.draw, info, headers)
-        feedback = scoped_feedback(self.learned(documents), query, background, info.tuning.carried)
+        feedback = scoped_feedback(self.learned(documents, options.feedback), query, background, info.tuning.carried)
         searched = [document for document in documents if self._is_searched(document.judgement.index, info, headers)]
         knowledge = replace(
             knowledge_of(info, query, feedback, documents, searched),
@@ -336,11 +339,12 @@ class KnowledgeLoader:
             return False  # the cache can outlive the index
         return not set(judged.indices).isdisjoint(info.indices)
 
-    def learned(self, judged: Sequence[JudgedDocument]) -> Feedback | None:
+    def learned(self, judged: Sequence[JudgedDocument], method: str | None = None) -> Feedback | None:
         """Learn from judged documents. The result is cached.
 
         Args:
             judged: The judgements, with the vectors and texts of the documents.
+            method: The name of the feedback method, or None for the method of the service's settings.
 
         Returns:
             The feedback, or None if ``judged`` is empty.
@@ -358,10 +362,10 @@ class KnowledgeLoader:
             )
             for document in judged
         )
-        model = self.model
+        model, method = self.model, method or self.method
         return self._learned.get_or_load(
-            key,
-            lambda: Feedback.from_judged(judged, model.dim, model.table.idf, self.method, model.document_known_share),
+            (method, key),
+            lambda: Feedback.from_judged(judged, model.dim, model.table.idf, method, model.document_known_share),
             lambda learned: 3 * learned.vectors.nbytes + _WORD_BYTES * sum(map(len, learned.bags)),
         )
 

@@ -68,6 +68,38 @@ def test_feedback_changes_the_next_search_of_this_session_only(client: FlaskClie
         assert ids(post(client, "/v1/search", index=filled, query="fire", session=other)) == before
 
 
+def test_a_search_chooses_the_method_by_which_it_learns(client: FlaskClient, filled: str) -> None:
+    marks = {"session": "a", "index": filled, "query": "fire", "relevant": ["bush"], "irrelevant": ["army"]}
+    post(client, "/v1/feedback", **marks)
+    search = {"index": filled, "query": {"match": {"text": "fire"}}, "alpha": 0.9}
+    plain = post(client, "/v1/search", **search)
+    answers = {
+        method: post(client, "/v1/search", **search, session="a", feedback=method)
+        for method in ("mask", "lexical", "ridge+lexical")
+    }
+    scores = {
+        method: {hit["_id"]: hit["_score"] for hit in answer["hits"]["hits"]}
+        for method, answer in {"plain": plain, **answers}.items()
+    }
+    assert len({tuple(sorted(by_id.items())) for by_id in scores.values()}) == 4
+    assert scores["ridge+lexical"] == {
+        hit["_id"]: hit["_score"] for hit in post(client, "/v1/search", **search, session="a")["hits"]["hits"]
+    }
+    in_body = {"query": search["query"], "ext": {"ml_inference": {"feedback": "mask"}}}
+    by_body = post(client, "/v1/search", index=filled, query=in_body, session="a", alpha=0.9)
+    assert {hit["_id"]: hit["_score"] for hit in by_body["hits"]["hits"]} == scores["mask"]
+    refused = post(client, "/v1/search", **search, feedback="rocchio", status=400)
+    assert refused["error"]["expected"] == "mask | lexical | ridge+lexical"
+
+    explained = client.get("/v1/sessions/a?feedback=mask").get_json()["learned"]
+    assert explained["mask"]["gained"][0]["weight"] > 1 > explained["mask"]["lost"][0]["weight"]
+    assert explained["asked"] == []
+    default = client.get("/v1/sessions/a").get_json()["learned"]
+    assert default["mask"] is None
+    assert default["asked"]
+    assert client.get("/v1/sessions/a?feedback=rocchio").status_code == 400
+
+
 def test_a_mark_only_checks_that_its_documents_exist(
     client: FlaskClient, filled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

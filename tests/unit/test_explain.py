@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from resift import Feedback, Model
+from resift.encoders.tables import build_table
 from resift.feedback.explain import explain, explain_moves, title_of
 from resift.feedback.judgements import JudgedDocument, Judgement
 from resift.feedback.methods import METHODS
@@ -50,6 +51,31 @@ def test_methods_that_move_no_queries_have_no_directions(model: Model, method: s
     unknown = judge(model, {"zzz": 1, "qqq": -1})
     learned = explain(model, Feedback.from_judged(unknown, model.dim, method=method), unknown)
     assert learned["towards"] == learned["away"] == []
+
+
+def test_a_mask_is_explained_by_the_nearest_words_of_its_codewords() -> None:
+    """Relevant documents use the codewords 0 and 2, irrelevant documents 1 and 2. No document uses codeword 3."""
+    words = ["the", "fire", "bush", "army", "gun", "rain", "river", "music"]
+    memberships = np.eye(4, dtype=np.float32)[[2, 0, 0, 1, 1, 2, 2, 3]]
+    memberships[2] = (0.9, 0.1, 0, 0)
+    boew = Model("boew:4", build_table(words, memberships), "mean", "cosine")
+    judged = judge(boew, {"fire rain": 1, "bush river": 1, "army rain": -1, "gun river": -1})
+    learned = explain(boew, Feedback.from_judged(judged, boew.dim, method="mask"), judged)["mask"]
+    assert {one["codeword"]: one["words"][:2] for one in learned["gained"]} == {
+        0: ["fire", "bush"],
+        1: ["army", "gun"],
+    }
+    assert all(one["weight"] > 1 for one in learned["gained"])
+    (lost,) = learned["lost"]
+    assert (lost["codeword"], lost["words"][:2]) == (2, ["rain", "river"])  # without the function word
+    assert lost["weight"] < 1
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_only_methods_with_a_mask_explain_it(model: Model, method: str) -> None:
+    judged = judge(model, {"bush forest": 1})  # without an irrelevant document, all weights stay 1
+    learned = explain(model, Feedback.from_judged(judged, model.dim, method=method), judged)
+    assert learned["mask"] == ({"gained": [], "lost": []} if METHODS[method].masked else None)
 
 
 def test_hits_are_explained_by_judgements_that_agree_with_their_movement(model: Model) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from resift import Feedback, Model
 from resift.errors import BadInput
+from resift.feedback.field_feedback import FieldFeedback
 from resift.feedback.judgements import JudgedDocument, Judgement
 from resift.feedback.mask import learn_mask, spherical_entropy
 from resift.feedback.methods import METHODS
@@ -354,6 +355,21 @@ def test_the_mask_applies_only_with_judgements_of_the_current_query(judged: tupl
     np.testing.assert_array_equal(feedback.scoped(zero, zero[None], "fire", carried_weight=0.0).mask, feedback.mask)
     assert (feedback.scoped(zero, zero[None], "rain", carried_weight=0.0).mask == 1).all()
     assert (feedback.mask != 1).any()
+
+
+def test_a_mask_of_an_own_field_moves_its_query_by_the_squared_weights() -> None:
+    """The inner product with mask² ⊙ query is that of the masked query and the masked document."""
+    learned = Feedback.learn(np.eye(3, dtype=np.float32)[:1], np.eye(3, dtype=np.float32)[1:2], "mask")
+    own = np.array([[2, 2, 0, 0], [0, 2, 2, 0]], np.float32)
+    feedback = learned.with_vectors(dict(enumerate(own)), Background(np.zeros((0, 4), np.float32)))
+    np.testing.assert_array_equal(feedback.mask, learn_mask(unit_rows(own[:1]), unit_rows(own[1:])))
+    assert feedback.mask.tolist() != [1, 1, 1, 1]
+    query = np.array([1, 1, 1, 1], np.float32)
+    moved = FieldFeedback(feedback, np.linalg.norm(own, axis=1)).move_query(query, distinction=1.0)
+    share = 2 / (0.6 + 2)
+    expected = (1 - share) * unit_rows(query) + share * unit_rows(feedback.mask**2)
+    np.testing.assert_allclose(unit_rows(moved), unit_rows(expected), rtol=1e-5)
+    assert np.linalg.norm(moved) == pytest.approx(2)
 
 
 def test_bags_of_words_leave_out_function_words() -> None:

@@ -336,6 +336,9 @@ def test_nearest_words(vectors: WordVectors) -> None:
     similar = vectors.rows() @ row / np.linalg.norm(vectors.rows(), axis=1)
     assert model.nearest_words(row) == [vectors.words[i] for i in np.argsort(-similar)[:5]]
     assert len(model.nearest_words(row, 999)) == len(vectors)
+    memberships = np.repeat(np.eye(2, dtype=np.float32), 5, axis=0)[::-1]
+    boew = Model("boew:2", build_table([*"abcdefghij"], memberships), "mean", "cosine")
+    assert boew.nearest_words(np.array([1, 0]), 3) == ["f", "g", "h"]
 
 
 def test_the_packaged_model_relates_words_of_similar_meaning() -> None:
