@@ -85,11 +85,12 @@ def test_a_search_chooses_the_method_by_which_it_learns(client: FlaskClient, fil
     assert scores["ridge+lexical"] == {
         hit["_id"]: hit["_score"] for hit in post(client, "/v1/search", **search, session="a")["hits"]["hits"]
     }
-    in_body = {"query": search["query"], "ext": {"ml_inference": {"feedback": "mask"}}}
-    by_body = post(client, "/v1/search", index=filled, query=in_body, session="a", alpha=0.9)
-    assert {hit["_id"]: hit["_score"] for hit in by_body["hits"]["hits"]} == scores["mask"]
+    ext = {"ml_inference": {"session": "a", "feedback": "mask"}}
+    rewritten = post(client, "/v1/rewrite", index=filled, body={"query": search["query"], "ext": ext})["body"]
+    (stage,) = rewritten["rescore"]  # without a stage of expansion words
+    assert "mask" in stage["query"]["rescore_query"]["script_score"]["script"]["params"]
     refused = post(client, "/v1/search", **search, feedback="rocchio", status=400)
-    assert refused["error"]["expected"] == "mask | lexical | ridge+lexical"
+    assert refused["error"]["expected"] == "lexical | mask | ridge+lexical"
 
     explained = client.get("/v1/sessions/a?feedback=mask").get_json()["learned"]
     assert explained["mask"]["gained"][0]["weight"] > 1 > explained["mask"]["lost"][0]["weight"]
