@@ -26,7 +26,7 @@ from scipy.spatial.distance import cdist
 from scipy.stats import spearmanr
 
 from resift.vectors.table import WordVectors
-from resift_lab.evaluation.baselines.dynamax import DynaMax
+from resift_lab.evaluation.baselines.dynamax import DynaMaxPairs
 
 Floats = NDArray[Any]
 YEARS, COLLECTIONS = ("2012", "2013", "2014"), ("cranfield", "cisi", "medline", "vaswani")
@@ -80,7 +80,7 @@ def sts(path: Path, vectors: WordVectors, way: str) -> tuple[float, int]:
     """Return Spearman x 100 of a year, and its number of pairs."""
     tasks, gold, left, right = map(list, zip(*(line.split("\t") for line in lines(path)[1:]), strict=True))
     if way == "dynamax":
-        scores = DynaMax(vectors).pairs(left, right)
+        scores = DynaMaxPairs(vectors).pairs(left, right)
     else:
         a, b = pool(vectors, way, left), pool(vectors, way, right)
         scores = (a * b).sum(axis=1) if way == "mean" else jaccard(a, b)

@@ -138,7 +138,7 @@ class SearchReport(Struct):
     reranked: bool
     outcome: OutcomeCode
     model: Hash | UnsetType = UNSET
-    method: Literal["vectors", "late"] | UnsetType = UNSET
+    method: Literal["vectors", "late", "dynamax"] | UnsetType = UNSET
     alpha: float | UnsetType = UNSET
     window: int | UnsetType = UNSET
     session: Annotated[
@@ -196,7 +196,8 @@ class IndicesResponse(Struct):
 
     indices: Annotated[list[ListedIndex], Meta(max_length=200)]
     methods: Annotated[
-        list[Literal["vectors", "late"]], documented("`late` is available if the service has a trained reranker")
+        list[Literal["vectors", "late", "dynamax"]],
+        documented("`late` is available if the service has a trained reranker"),
     ]
 
 

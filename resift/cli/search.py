@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import click
 
@@ -20,7 +20,7 @@ from resift.cli.options import (
     store_option,
 )
 from resift.cli.output import display_width, truncate
-from resift.contracts.search_options import SearchRequest
+from resift.contracts.search_options import RankingMethod, SearchRequest
 from resift.errors import BadInput
 from resift.feedback.methods import METHODS, MethodName
 from resift.ingest.fields import guess_fields
@@ -43,6 +43,7 @@ _MAX_TEXT = 200  # longer texts are replaced with their length
 @click.argument("query")
 @option_for(SearchRequest, "size")
 @option_for(SearchRequest, "knn", metavar="N", show_default="RESIFT_KNN")
+@option_for(SearchRequest, "method", type=click.Choice(get_args(RankingMethod)))
 @option_for(SearchRequest, "session", metavar="ID")
 @option_for(SearchRequest, "feedback", type=click.Choice(list(METHODS)), show_default="RESIFT_FEEDBACK")
 @click.option("--explain", is_flag=True, help="Print the rewritten search body instead of hits, and explain it.")
@@ -55,6 +56,7 @@ def search(
     query: str,
     size: int,
     knn: int | None,
+    method: RankingMethod,
     session: str | None,
     feedback: MethodName | None,
     explain: bool,
@@ -71,6 +73,8 @@ def search(
     With --explain, the command prints the rewritten search body instead of hits. It also says what the session has
     learned, and which parts of the search were not rewritten, with the reason. Long vectors and scripts are shortened.
 
+    With --method dynamax, hits are also reordered by their words, which is not part of the search body.
+
     With --json, the command prints the response of POST /v1/search or, with --explain, the complete search body.
     """
     with library_at(engine, model, index, ":memory:" if session is None else store) as opened_library:
@@ -86,10 +90,11 @@ def search(
             elif explain:
                 click.echo(repr(learned), err=True)
         if explain:
-            options = Search(query, size=size, knn=knn, index=index, session=session, feedback=feedback)
+            options = Search(query, size=size, knn=knn, index=index, method=method, session=session, feedback=feedback)
             _print_body(opened_library, options, as_json)
             return
-        hits = searcher.search(query, size, knn=knn, feedback=feedback, reasons=session is not None)
+        reasons = session is not None
+        hits = searcher.search(query, size, knn=knn, method=method, feedback=feedback, reasons=reasons)
     if as_json:
         click.echo(json.dumps(hits.response, ensure_ascii=False))
         return
@@ -145,7 +150,8 @@ def _print_body(opened_library: library.Library, search: Search, complete: bool)
     service = opened_library.service
     info = service.info(search.index)
     query = parse(search_body(search, info, service.model.table.idf))
-    rewritten = service.rewritten(info, query, options_of(search, query))
+    options, by_words = options_of(search, query), search.method == "dynamax"
+    rewritten = service.rewritten(info, query, options, without_vectors=by_words)
     printed = rewritten.body if complete else _shortened(rewritten.body)
     click.echo(json.dumps(printed, ensure_ascii=False, indent=2))
     if rewritten.reason:

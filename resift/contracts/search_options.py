@@ -31,6 +31,7 @@ Window = Annotated[int, Meta(ge=1, le=MAX_WINDOW)]
 Nearest = Annotated[int, Meta(ge=0, le=MAX_WINDOW)]
 Clause = Annotated[dict[str, Any], Meta(title="a query clause")]
 Judged = Literal["keep", "demote", "hide"]
+RankingMethod = Literal["auto", "vectors", "late", "dynamax"]
 
 
 class RewritingOptions(Struct, frozen=True, kw_only=True):
@@ -131,10 +132,11 @@ class SearchOptions(Question, frozen=True, kw_only=True, forbid_unknown_fields=T
         ),
     ] = field(default=0, name="from")
     method: Annotated[
-        Literal["auto", "vectors", "late"],
+        RankingMethod,
         documented(
             "`late` lets the [trained reranker](rerankers.md) in service read the texts of the hits; `vectors` does "
-            "not; `auto` is `late` if there is a reranker for the index"
+            "not; `auto` is `late` if there is a reranker for the index; [`dynamax`](rerankers.md#dynamax) compares "
+            "the words of the first hits with the query, in place of vectors"
         ),
     ] = "auto"
     reasons: Annotated[

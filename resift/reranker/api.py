@@ -35,6 +35,7 @@ from resift.reranker.request_bodies import (
     RewriteRequest,
     TextObject,
     UnparsedRewriteRequest,
+    check_dynamax_pairs,
     check_word_pairs,
 )
 from resift.rewriting.outcome import Outcome
@@ -258,7 +259,10 @@ def rerank() -> dict[str, Any]:
     check_model(body.model, service.model)
     documents = texts("documents", body.documents, body.truncate)
     late = service.served_reranker.get(body.method)
-    if late is None:
+    if body.method == "dynamax":
+        check_dynamax_pairs(body.query, documents)
+        relevance = service.dynamax.scores(body.query, documents)
+    elif late is None:
         model = service.model
         relevance = np.float32(0.5) + model.score(model.encode_one(body.query), model.encode(documents)) / 2
     else:
@@ -293,7 +297,7 @@ def list_indices() -> dict[str, Any]:
     name.
     """
     service = current_service()
-    methods = ["vectors"] if service.served_reranker.get() is None else ["vectors", "late"]
+    methods = ["vectors", "dynamax", *([] if service.served_reranker.get() is None else ["late"])]
     return {"indices": service.catalogue.indices(service.model, engine_headers()), "methods": methods}
 
 

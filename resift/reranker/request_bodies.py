@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Raw, Struct, field
 
-from resift.contracts.search_options import Clause, Name, SessionId, Text
+from resift.contracts.search_options import Clause, Name, RankingMethod, SessionId, Text
+from resift.encoders.dynamax import MAX_WORDS
 from resift.errors import TextTooLong
 from resift.reviews.reviews import MAX_FIELDS
 from resift.schema import documented
@@ -25,7 +26,7 @@ MAX_DOCUMENTS = 10_000
 MAX_TOPIC = 10_000
 """Characters of a review's topic."""
 MAX_WORD_PAIRS = 40_000_000
-"""Pairs of words that a trained reranker compares for a request. This takes two seconds on one core."""
+"""Pairs of words that a trained reranker or DynaMax compares for a request. This takes two seconds on one core."""
 
 DocumentId = Annotated[str, Meta(min_length=1, title="a document's id", extra_json_schema={"maxLength": 512})]
 Ids = Annotated[list[DocumentId], Meta(max_length=MAX_JUDGEMENTS, title="a list of document ids (strings)")]
@@ -136,9 +137,10 @@ class RerankRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ]
     top_n: Annotated[Whole | None, documented("maximum number of results", "all")] = None
     method: Annotated[
-        Literal["auto", "vectors", "late"],
+        RankingMethod,
         documented(
-            "`late` (the [trained reranker](rerankers.md)), `vectors`, or `auto`: `late` if there is a trained reranker"
+            "`late` (the [trained reranker](rerankers.md)), `vectors`, [`dynamax`](rerankers.md#dynamax), or `auto`: "
+            "`late` if there is a trained reranker, otherwise `vectors`"
         ),
     ] = "auto"
     return_documents: Annotated[bool, documented("whether to include the texts in the results")] = False
@@ -165,6 +167,29 @@ def check_word_pairs(query: str, documents: Sequence[str]) -> None:
     if count > MAX_WORD_PAIRS:
         raise TextTooLong(
             f"the query and documents have {count} pairs of words",
+            value=count,
+            expected=f"at most {MAX_WORD_PAIRS}: send shorter or fewer documents, or use the method vectors",
+        )
+
+
+def check_dynamax_pairs(query: str, documents: Sequence[str]) -> None:
+    """Check that DynaMax would not have to compare too many pairs of words.
+
+    DynaMax compares each word of the query and of a document with all words of both. It reads at most MAX_WORDS words
+    of a text, and a text of c characters has at most (c + 1) / 2 words.
+
+    Args:
+        query: The query text.
+        documents: The texts of the documents.
+
+    Raises:
+        TextTooLong: There may be too many pairs.
+    """
+    query_words = min(MAX_WORDS, (len(query) + 1) // 2)
+    count = sum((query_words + min(MAX_WORDS, (len(text) + 1) // 2)) ** 2 for text in documents)
+    if count > MAX_WORD_PAIRS:
+        raise TextTooLong(
+            f"the query and documents may have {count} pairs of words",
             value=count,
             expected=f"at most {MAX_WORD_PAIRS}: send shorter or fewer documents, or use the method vectors",
         )

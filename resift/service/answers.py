@@ -1,11 +1,12 @@
 """The answer to a search: the response of the engine, with Resift's scores and reasons in its hits.
 
-A trained reranker may reorder the hits first (:func:`reranked_page`). The other functions add details to each hit.
+A trained reranker or DynaMax may reorder the hits first (:func:`reranked_page`). The other functions add details to
+each hit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,29 +98,48 @@ def _is_trained_for(reranker: LateInteraction, info: IndexInfo) -> bool:
     return not indices or info.name in indices or indices.issuperset(info.indices)
 
 
-def reranked_page(
-    engine: Engine, late: LateInteraction, parsed: ParsedSearch, rewritten: Rewritten, result: SearchResult
-) -> SearchResult:
-    """Reorder the top hits of a search with a trained reranker, and return the requested page.
+@dataclass(frozen=True, kw_only=True)
+class Reranking:
+    """How the first hits of a search are reordered by their texts.
 
-    The score of each reranked hit is multiplied by a factor that grows with the reranker's score. The reranker's own
-    score, from 0 to 1, is added to the hit as ``resift.reranker``.
+    Attributes:
+        method: The name of the method, ``late`` or ``dynamax``.
+        scores: A function that takes the query text and the texts of n hits, and returns an array of shape (n,) with
+            values from 0 to 1.
+        alpha: The weight of these scores relative to the engine's scores, from 0 to 1.
+        window_size: The number of hits to reorder.
+    """
+
+    method: str
+    scores: Callable[[str, Sequence[str]], Floats]
+    alpha: float
+    window_size: int
+
+
+def reranked_page(
+    engine: Engine, reranking: Reranking, parsed: ParsedSearch, rewritten: Rewritten, result: SearchResult
+) -> SearchResult:
+    """Reorder the top hits of a search by their texts, and return the requested page.
+
+    The score of each reranked hit is multiplied by exp(beta · s), where s is the hit's score by the method, from 0 to
+    1. It is added to the hit, as ``resift.reranker`` for a trained reranker and as ``resift.similarity`` for DynaMax.
 
     Args:
         engine: The search engine.
-        late: The trained reranker.
+        reranking: The method of the reordering, and the number of hits to reorder.
         parsed: The search. Its body contains ``from`` and ``size`` of the page.
-        rewritten: The rewritten search. Its options contain the number of hits to rerank.
+        rewritten: The rewritten search.
         result: The hits of the rewritten search, starting with the first hit. They must include all hits to rerank and
             the whole requested page.
     """
-    body, window_size = parsed.query.body, rewritten.options.window_size
+    body, window_size = parsed.query.body, reranking.window_size
     hits = result.hits[:window_size]
-    support = late.trusted_scores(rewritten.knowledge.text, _texts(engine, parsed, hits))
+    support = reranking.scores(rewritten.knowledge.text, _texts(engine, parsed, hits))
     support[_demoted(rewritten, hits)] = 0
-    scores = np.array([hit["_score"] for hit in hits], np.float64) * score_factors(support, late.alpha)
+    scores = np.array([hit["_score"] for hit in hits], np.float64) * score_factors(support, reranking.alpha)
     order = np.argsort(-scores, kind="stable").tolist()
-    reranked_hits = [_reranked_hit(hits[row], float(scores[row]), float(support[row])) for row in order]
+    name = "reranker" if reranking.method == "late" else "similarity"
+    reranked_hits = [_reranked_hit(hits[row], float(scores[row]), name, float(support[row])) for row in order]
     reranked_hits += result.hits[window_size:]
     vectors = [*(result.vectors[row] for row in order), *result.vectors[window_size:]]
     start, end = body["from"], body["from"] + body["size"]
@@ -128,8 +148,8 @@ def reranked_page(
     return SearchResult(response, vectors[start:end])
 
 
-def _reranked_hit(hit: dict[str, Any], score: float, support: float) -> dict[str, Any]:
-    return {**hit, "_score": score, "resift": {**hit.get("resift", {}), "reranker": round(support, 4)}}
+def _reranked_hit(hit: dict[str, Any], score: float, name: str, support: float) -> dict[str, Any]:
+    return {**hit, "_score": score, "resift": {**hit.get("resift", {}), name: round(support, 4)}}
 
 
 def _texts(engine: Engine, parsed: ParsedSearch, hits: Sequence[dict[str, Any]]) -> list[str]:

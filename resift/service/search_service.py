@@ -11,6 +11,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from msgspec import structs
@@ -18,6 +19,7 @@ from msgspec import structs
 from resift.cache import TtlCache
 from resift.contracts.documents import IndexInfo, SearchResult, VectorField
 from resift.contracts.engine import Engine, Headers, retryable
+from resift.encoders.dynamax import MAX_HITS, DynaMax
 from resift.encoders.late_interaction import LateInteraction
 from resift.encoders.model import Model
 from resift.errors import EngineUnavailable, IndexNotFound, IndexNotServed, ModelMismatch, NotFound, ResiftError
@@ -37,6 +39,7 @@ from resift.rewriting.rewrite import named_query, rewrite
 from resift.service.answers import (
     Answer,
     ParsedSearch,
+    Reranking,
     ServedReranker,
     add_cards,
     add_reasons,
@@ -55,7 +58,7 @@ from resift.sessions.documents import unreadable_note
 from resift.sessions.knowledge import KnowledgeLoader
 from resift.sessions.sessions import Sessions, StoredSession, check_judgements
 from resift.sessions.trials import Trials
-from resift.vectors.weights import discount_alpha
+from resift.vectors.weights import DEFAULT_ALPHA, discount_alpha
 
 log = logging.getLogger(__name__)
 _INFO_SECONDS = 5.0
@@ -348,10 +351,12 @@ class SearchService:
         search, info, query = parsed.search, parsed.info, parsed.query
         options = options_of(search, query)
         late = self.served_reranker.get(search.method, info) if options.text else None
+        by_words = search.method == "dynamax" and bool(options.text)
         try:
-            rewritten = self.rewritten(info, query, options, search.headers)
+            rewritten = self.rewritten(info, query, options, search.headers, without_vectors=by_words)
             has_texts = "_none_" not in str(query.body.get("stored_fields", ""))
-            return self._answer(parsed, rewritten, late if rewritten.is_ranked and has_texts else None)
+            reranking = self._dynamax_reranking(options, rewritten) if by_words else _late_reranking(late, rewritten)
+            return self._answer(parsed, rewritten, reranking if rewritten.is_ranked and has_texts else None)
         except ResiftError as error:
             # The caller must learn what is wrong with the search. Other errors cost only the rewriting.
             if error.status < 500 or error.code == "engine_unavailable":
@@ -404,7 +409,9 @@ class SearchService:
         is_unchanged = rewritten.body is query.body
         return body if is_unchanged else rewritten.body, rewritten.outcome, rewritten.reason
 
-    def rewritten(self, info: IndexInfo, query: Query, options: Options, headers: Headers = None) -> Rewritten:
+    def rewritten(
+        self, info: IndexInfo, query: Query, options: Options, headers: Headers = None, without_vectors: bool = False
+    ) -> Rewritten:
         """Rewrite a search according to the judgements in its session and the clicks of its user.
 
         Args:
@@ -412,6 +419,7 @@ class SearchService:
             query: The parsed search body.
             options: The rewriting options that the search sets.
             headers: The caller's HTTP headers, which are passed on to the engine.
+            without_vectors: Whether to rewrite as for an index without vectors of Resift.
 
         Returns:
             The rewritten search body, with the outcome of the rewriting.
@@ -421,6 +429,8 @@ class SearchService:
             ResiftError: The engine failed.
         """
         knowledge = self._knowledge(info, query, options, headers)
+        if without_vectors:
+            knowledge = replace(knowledge, vector=None, mask=None)
         return rewrite(query, knowledge, self._with_defaults(info, options, knowledge))
 
     def _knowledge(self, info: IndexInfo, query: Query, options: Options, headers: Headers) -> Knowledge:
@@ -500,7 +510,30 @@ class SearchService:
             return discount_alpha(alpha, known)
         return feedback.adjusted_alpha(alpha, model.max_alpha, known, tuning.strength)
 
-    def _answer(self, parsed: ParsedSearch, rewritten: Rewritten, late: LateInteraction | None) -> Answer:
+    @cached_property
+    def dynamax(self) -> DynaMax:
+        """The comparison of texts by their words, with the word vectors of the model or of the package."""
+        return DynaMax(self.words.table())
+
+    def _dynamax_reranking(self, options: Options, rewritten: Rewritten) -> Reranking:
+        """Return how DynaMax reorders the first hits of a search.
+
+        The weight of its similarities is the ``alpha`` of the search or of the settings, or 0.5. It does not depend on
+        the model or the session, because they do not change these similarities.
+
+        Args:
+            options: The options that the search sets.
+            rewritten: The rewritten search, with all defaults filled in.
+        """
+        stated = self.config.alpha if options.alpha is None else options.alpha
+        return Reranking(
+            method="dynamax",
+            scores=self.dynamax.scores,
+            alpha=DEFAULT_ALPHA if stated is None else stated,
+            window_size=min(rewritten.options.window_size, MAX_HITS),
+        )
+
+    def _answer(self, parsed: ParsedSearch, rewritten: Rewritten, reranking: Reranking | None) -> Answer:
         """Run a rewritten search, and build the response.
 
         If the caller requested them, facets and the reasons for the rank of each hit are added.
@@ -508,14 +541,14 @@ class SearchService:
         Args:
             parsed: The search request and its parsed body.
             rewritten: The rewritten search.
-            late: The trained reranker that reorders the hits, or None.
+            reranking: How the hits are reordered by their texts, or None.
         """
         search, body = parsed.search, parsed.query.body
-        is_reranked = late is not None or rewritten.is_reranked
+        is_reranked = reranking is not None or rewritten.is_reranked
         needs_vectors = is_reranked and search.reasons
         # The ranks that a hit gained tell which judgement moved the hit.
         needs_plain = search.reasons and rewritten.knowledge.feedback is not None
-        bodies = [self._run_body(parsed, rewritten, late)]
+        bodies = [self._run_body(parsed, rewritten, reranking)]
         if needs_plain:
             bodies.append(self._plain_body(parsed, rewritten))
         moved_field = rewritten.moved_field
@@ -524,30 +557,30 @@ class SearchService:
         facets = self._facets(parsed, bodies[0])
         if needs_vectors:
             add_similarities(self.model, rewritten, result.hits, result.vectors)
-        if late is not None:
-            result = reranked_page(self.engine, late, parsed, rewritten, result)
+        if reranking is not None:
+            result = reranked_page(self.engine, reranking, parsed, rewritten, result)
         if is_reranked and needs_plain:
             add_reasons(rewritten, result.hits, result.vectors, body["from"], plain[0].hits)
-        ranking = self._ranking(rewritten, late) if is_reranked else {"reranked": False}
+        ranking = self._ranking(rewritten, reranking) if is_reranked else {"reranked": False}
         return Answer(result, {**ranking, **_outcome_details(rewritten), **facets})
 
-    def _run_body(self, parsed: ParsedSearch, rewritten: Rewritten, late: LateInteraction | None) -> Body:
+    def _run_body(self, parsed: ParsedSearch, rewritten: Rewritten, reranking: Reranking | None) -> Body:
         """Return the search body to send to the engine.
 
-        If a trained reranker will reorder the hits, the body requests all hits to rerank instead of a single page.
+        If hits will be reordered by their texts, the body requests all hits to reorder instead of a single page.
 
         Args:
             parsed: The search request and its parsed body.
             rewritten: The rewritten search.
-            late: The trained reranker, or None.
+            reranking: How the hits are reordered by their texts, or None.
         """
         body = rewritten.body
         if rewritten.outcome is Outcome.NOTHING_TO_ADD and not rewritten.in_place:
             # The name keeps a search pipeline of the index from rewriting the body once more.
             body = {**body, "query": named_query(parsed.query)}
-        if late is None:
+        if reranking is None:
             return body
-        return {**body, "from": 0, "size": max(rewritten.options.window_size, body["from"] + body["size"])}
+        return {**body, "from": 0, "size": max(reranking.window_size, body["from"] + body["size"])}
 
     def _plain_body(self, parsed: ParsedSearch, rewritten: Rewritten) -> Body:
         """Return the body of the same search without rewriting, which requests only the ids of hits.
@@ -590,27 +623,38 @@ class SearchService:
         ranges = self.catalogue.fields(info, search.headers).ranges
         return {"facets": count_facets(self.engine, search.index, query, search.facets, ranges, search.headers)}
 
-    def _ranking(self, rewritten: Rewritten, late: LateInteraction | None) -> dict[str, Any]:
+    def _ranking(self, rewritten: Rewritten, reranking: Reranking | None) -> dict[str, Any]:
         """Return details about the ranking of a search for the response.
 
         Args:
             rewritten: The rewritten search.
-            late: The trained reranker that reordered the hits, or None.
+            reranking: How the hits were reordered by their texts, or None.
 
         Returns:
             A dictionary with ``reranked`` (True), ``model`` (the hash of the model), ``method`` ("vectors", or
-            "late" for a trained reranker), ``alpha`` (the weight of the vector similarity), ``window`` (the number of
-            rescored hits) and ``session`` (the id of the session, or None if the ranking uses no feedback).
+            "late" for a trained reranker, "dynamax"), ``alpha`` (the weight of the similarity), ``window`` (the number
+            of rescored hits) and ``session`` (the id of the session, or None if the ranking uses no feedback).
         """
         options, has_feedback = rewritten.options, rewritten.knowledge.feedback is not None
+        alpha, window_size = options.alpha or 0.0, options.window_size
+        if reranking is not None and reranking.method == "dynamax":
+            alpha, window_size = reranking.alpha, reranking.window_size
         return {
             "reranked": True,
             "model": self.model.hash,
-            "method": "vectors" if late is None else "late",
-            "alpha": 0.0 if rewritten.in_place else round(options.alpha or 0.0, 6),
-            "window": 0 if rewritten.in_place else options.window_size,
+            "method": "vectors" if reranking is None else reranking.method,
+            "alpha": 0.0 if rewritten.in_place else round(alpha, 6),
+            "window": 0 if rewritten.in_place else window_size,
             "session": options.session if has_feedback else None,
         }
+
+
+def _late_reranking(late: LateInteraction | None, rewritten: Rewritten) -> Reranking | None:
+    """Return how a trained reranker reorders the first hits of a search, or None without a reranker."""
+    if late is None:
+        return None
+    window_size = rewritten.options.window_size
+    return Reranking(method="late", scores=late.trusted_scores, alpha=late.alpha, window_size=window_size)
 
 
 def session_summary(session: StoredSession) -> dict[str, Any]:

@@ -285,9 +285,9 @@ class SampledWords:
         clauses = [text_clause(word, info.fields) for pair in pairs for word in pair]
         total, *counts = self.engine.document_counts(info.name, [{"match_all": {}}, *clauses], headers=headers)
         equal = sum(first == second for first, second in zip(counts[::2], counts[1::2], strict=True))
-        return Vocabulary(documents, total, 2 * equal > len(pairs), self._table())
+        return Vocabulary(documents, total, 2 * equal > len(pairs), self.table())
 
-    def _table(self) -> WordVectors:
+    def table(self) -> WordVectors:
         """Return word vectors in which words of similar meaning are near each other.
 
         These are the vectors of the service's model if they are general word vectors. Otherwise, for example if the

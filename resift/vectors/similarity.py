@@ -1,4 +1,4 @@
-"""Similarity of one vector with many vectors.
+"""Similarity of one vector with many vectors, and of two sets of word vectors.
 
 All functions are defined for every input. A zero vector has similarity 0 with every vector.
 """
@@ -71,6 +71,34 @@ def fuzzy_jaccard(query: NDArray[Any], documents: NDArray[Any]) -> Floats:
     a, b = np.maximum(query, 0), np.maximum(documents, 0)
     shared, total = np.minimum(a, b).sum(-1), np.maximum(a, b).sum(-1)
     return np.asarray(np.divide(shared, total, out=np.zeros_like(total), where=total > 0), np.float32)
+
+
+def dynamax(first: NDArray[Any], second: NDArray[Any], exact: tuple[float, float] = (0.0, 0.0)) -> float:
+    """Return the DynaMax similarity of two texts: the fuzzy Jaccard similarity of their memberships in all their words.
+
+    The universe contains the words of both texts. The membership of a text in a word of the universe is the largest
+    inner product of the text's words with this word, at least 0. The similarity is the sum of the smaller memberships
+    divided by the sum of the larger memberships.
+
+    Args:
+        first: Vectors of the m words of the first text, shape (m, D) for D dimensions. A word that occurs twice in a
+            text has two rows, and so counts twice in the universe.
+        second: Vectors of the n words of the second text, shape (n, D).
+        exact: Summands for words without a vector, which are similar only to themselves: the first is added to the sum
+            of the smaller memberships, the second to the sum of the larger memberships.
+
+    Returns:
+        The similarity, in [0, 1]. It is 0 if neither text has any word.
+
+    Source:
+        Zhelezniak et al. 2019, Algorithm 1, which stacks the words of both texts; Muffo et al. 2021, eqs. 6 to 8,
+        without the counts of eq. 6.
+    """
+    universe = np.concatenate([first, second])
+    shared, total = exact
+    a, b = ((words @ universe.T).max(axis=0, initial=0) for words in (first, second))
+    shared, total = shared + float(np.minimum(a, b).sum()), total + float(np.maximum(a, b).sum())
+    return shared / total if total > 0 else 0.0
 
 
 SIMILARITIES: dict[str, Callable[[NDArray[Any], NDArray[Any]], Floats]] = {"cosine": cosine, "jaccard": fuzzy_jaccard}

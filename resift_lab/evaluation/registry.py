@@ -39,7 +39,7 @@ from resift.vectors.packaged import DEFAULT_MODEL, load_vectors
 from resift.vectors.similarity import SIMILARITIES
 from resift.vectors.table import WordVectors
 from resift_lab.evaluation.baselines.bm25 import BM25
-from resift_lab.evaluation.baselines.dynamax import DynaMax
+from resift_lab.evaluation.baselines.dynamax import DynaMaxPairs
 from resift_lab.evaluation.baselines.late_interaction import Late
 from resift_lab.evaluation.baselines.lsi import Lsi
 from resift_lab.evaluation.baselines.means import mean_system
@@ -99,7 +99,7 @@ _BASELINES = {
     "lsi": Baseline("lsi:K[,MIN_DF]", lambda source, size, min_df=1: Lsi(size, min_df, source.seed), 1, 2),
     "pv-dbow": Baseline("pv-dbow:K", lambda source, size: ParagraphVectors(size, source.seed), 1, 1),
     "mean-plain": Baseline("mean-plain", lambda source: mean_system(source.table(), "none")),
-    "dynamax": Baseline("dynamax", lambda source: DynaMax(source.table())),
+    "dynamax": Baseline("dynamax", lambda source: DynaMaxPairs(source.table())),
     "sif": Baseline("sif", lambda source: Sif(source.table())),
     "model2vec": Baseline("model2vec", lambda source: mean_system(source.table(), "zipf")),
     "late": Baseline("late", lambda source: Late(None, source.vectors)),
@@ -282,7 +282,7 @@ def _system_of_model(model: Model, similarity: str | None) -> System:
             compares sentences by the model's word vectors. None changes nothing.
     """
     if similarity == "dynamax":
-        return DynaMax(model.table)
+        return DynaMaxPairs(model.table)
     if similarity is not None:
         model.similarity = similarity
     return as_system(model)

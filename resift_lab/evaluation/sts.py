@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.errors import BadInput, needs_extra
-from resift_lab.evaluation.baselines.dynamax import DynaMax
+from resift_lab.evaluation.baselines.dynamax import DynaMaxPairs
 from resift_lab.evaluation.data import SentencePairs
 from resift_lab.evaluation.metrics import Numbers, pearson, spearman
 from resift_lab.evaluation.pairwise import pair_similarity
@@ -87,7 +87,7 @@ def _similarities(system: System, pairs: SentencePairs) -> NDArray[Any]:
     Returns:
         Similarities of shape (n,).
     """
-    if isinstance(system, DynaMax):
+    if isinstance(system, DynaMaxPairs):
         return system.pairs(pairs.left, pairs.right)
     # both sides: a sentence is neither a query nor a document
     system.fit([*pairs.left, *pairs.right])

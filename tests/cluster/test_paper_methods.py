@@ -14,7 +14,9 @@ from service_app import TEXTS
 
 from resift import WordVectors, build_model
 from resift.cli.main import main
+from resift.encoders.dynamax import DynaMax
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.vectors.packaged import DEFAULT_MODEL, load_vectors
 
 
 class Index:
@@ -79,3 +81,14 @@ def test_a_session_of_codewords_learns_a_mask(index: Index, vectors: WordVectors
     explained = CliRunner().invoke(main, [*explaining, "--engine", index.url, "--model", "boew"]).stderr
     assert "gained weight: codeword " in explained
     assert "lost weight: codeword " in explained
+
+
+def test_dynamax_compares_the_words_of_the_hits(index: Index) -> None:
+    index.run("index", "docs.jsonl", "--index", index.name, model=DEFAULT_MODEL)
+    answer = index.search("smoke of a burning tree", "--method", "dynamax", model=DEFAULT_MODEL)
+    assert answer["resift"]["method"] == "dynamax"
+    compared = DynaMax(load_vectors())
+    hits = {hit["_id"]: hit["resift"]["similarity"] for hit in answer["hits"]["hits"]}
+    expected = compared.scores("smoke of a burning tree", [TEXTS[id] for id in hits])
+    assert list(hits.values()) == pytest.approx(expected.tolist(), abs=1e-4)
+    assert next(iter(hits)) == "tree"

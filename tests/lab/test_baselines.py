@@ -13,14 +13,13 @@ import pytest
 from evaluation_fixtures import TOPICS, documents, loaded
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 from tiny_transformer import save_sentence_transformer
 
 from resift import WordVectors, build_model
 from resift.arrays import Floats
 from resift.errors import BadInput, MissingExtra
 from resift_lab.evaluation.baselines.bm25 import BM25
-from resift_lab.evaluation.baselines.dynamax import DynaMax, dynamax
+from resift_lab.evaluation.baselines.dynamax import DynaMaxPairs
 from resift_lab.evaluation.baselines.terms import stemmer
 from resift_lab.evaluation.registry import build_system
 
@@ -75,25 +74,6 @@ def test_pooling_of_means(folder: str, vectors: WordVectors) -> None:
         np.testing.assert_allclose(found, pooled / np.linalg.norm(pooled), rtol=1e-5)
 
 
-@given(
-    arrays(np.float32, (3, 4), elements=st.floats(-5, 5, width=32)),
-    arrays(np.float32, (2, 4), elements=st.floats(-5, 5, width=32)),
-)
-def test_dynamax_follows_its_definition(a: np.ndarray, b: np.ndarray) -> None:
-    universe = [*a, *b]
-    mu_a, mu_b = ([max(0.0, *(float(u @ w) for w in words)) for u in universe] for words in (a, b))
-    total = sum(map(max, mu_a, mu_b))
-    expected = sum(map(min, mu_a, mu_b)) / total if total > 0 else 0
-    assert dynamax(a, b) == pytest.approx(expected, rel=1e-3, abs=1e-5)
-    assert dynamax(b, a) == pytest.approx(dynamax(a, b), rel=1e-3, abs=1e-5)
-
-
-def test_dynamax_of_equal_and_of_empty_texts() -> None:
-    words = np.array([[1.0, 0.5], [0.2, -1.0]])
-    assert dynamax(words, words) == pytest.approx(1)
-    assert dynamax(words, words[:0]) == dynamax(words[:0], words) == 0
-
-
 words_of_texts = st.lists(st.sampled_from(["bush", "fire", "army", "zzz", "xq7", "the"]), max_size=6).map(" ".join)
 
 
@@ -115,7 +95,7 @@ def test_words_without_vectors_match_only_themselves(vectors: WordVectors, text:
         a, b = ([max(0.0, *(product(word, one) for word in side), 0.0) for one in universe] for side in words)
         total = sum(map(max, a, b))
         expected.append(sum(map(min, a, b)) / total if total else 0.0)
-    np.testing.assert_allclose(DynaMax(vectors).pairs([text] * len(others), others), expected, atol=1e-5)
+    np.testing.assert_allclose(DynaMaxPairs(vectors).pairs([text] * len(others), others), expected, atol=1e-5)
 
 
 def test_paragraph_vectors_are_reproducible_in_another_process(corpus: list[str]) -> None:
