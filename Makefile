@@ -13,7 +13,7 @@ WORKERS ?= $(if $(OPENSEARCH_URL),0,2)
 # Otherwise each command that the tests start would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: chart compose conformance demo test test-fast fuzz test-oldest test-versions lint mutants node node-stop papers bench bench-quick chaos scale docs lock dist sbom clean
+.PHONY: chart compose conformance demo test test-fast fuzz test-oldest test-versions lint mutants native node node-stop papers bench bench-quick chaos scale docs lock dist sbom clean
 
 demo: .venv/core
 	$(BIN)/resift demo $(if $(SHOP),shop) --engine $(ENGINE) $(if $(filter 0,$(SERVE)),--no-serve)
@@ -66,6 +66,10 @@ fuzz: .venv/dev
 	RESIFT_FUZZ_BODIES=$(or $(BODIES),10000) RESIFT_FUZZ_FIRST=$(or $(FIRST),1000) $(BIN)/pytest -q tests/conformance/test_generated_bodies.py
 	RESIFT_FUZZ_SECONDS=$(or $(SECONDS),3600) RESIFT_FUZZ_FIRST=$(or $(FIRST),1000) $(BIN)/pytest -q tests/engine/test_fuzz.py
 	RESIFT_FUZZ_SECONDS=$$(($(or $(SECONDS),3600) / 10)) RESIFT_FUZZ_FIRST=$(or $(FIRST),1000) $(BIN)/pytest -q tests/engine/test_review_fuzz.py
+
+# Build the plugin for OpenSearch in build/native, and run its unit tests. Needs Maven and a JDK. VERSION is the node's version.
+native:
+	$(PYTHON) tests/support/native_plugin.py --version $(or $(VERSION),3.6.0)
 
 node: .venv/dev
 	$(BIN)/python tests/support/node.py start

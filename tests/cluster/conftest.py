@@ -5,6 +5,15 @@ import pytest
 
 def pytest_configure(config: pytest.Config) -> None:
     """Load the fixtures of these tests."""
-    ours = ("browser", "engines", "opensearch_fixture", "rewritten_node", "secured_node", "ubi_events", "wrong_vectors")
+    ours = (
+        "browser",
+        "engines",
+        "opensearch_fixture",
+        "native_node",
+        "rewritten_node",
+        "secured_node",
+        "ubi_events",
+        "wrong_vectors",
+    )
     for name in ours:
         config.pluginmanager.import_plugin(name)

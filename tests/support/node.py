@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from native_plugin import plugin_archive
 from node_assembly import (
     Java,
     NodeUnavailable,
@@ -40,6 +41,7 @@ from node_assembly import (
     locked,
     node_user,
     tail,
+    with_plugin,
 )
 from node_releases import release
 from node_security import Certificates
@@ -143,14 +145,15 @@ def start(
     heap: str = "",
     quick: bool = False,
     certificates: Certificates | None = None,
+    native: bool = False,
 ) -> Node:
     """Start a node on `port` (0: a free one), assembled first if need be, and wait until it is healthy.
 
     It is stopped when this process ends, unless it `stays`. With `certificates` it has the security plugin, and no
-    user yet but whoever has the administrator's.
+    user yet but whoever has the administrator's. With ``native`` it has Resift's own plugin (``plugin/native``).
     """
     alone = {"discovery.type": "single-node", "http.port": port, "transport.port": 0}
-    return _start([alone], heap, quick, stays, version, certificates)[0]
+    return _start([alone], heap, quick, stays, version, certificates, native)[0]
 
 
 def start_cluster(nodes: int = 3, heap: str = "768m", quick: bool = True) -> list[Node]:
@@ -178,14 +181,18 @@ def _start(
     stays: bool = False,
     version: str = "",
     certificates: Certificates | None = None,
+    native: bool = False,
 ) -> list[Node]:
     """Nodes with these settings each, once they are healthy and see one another."""
     cache, nodes = cache_folder(), []
+    wanted = release(version, secured=certificates is not None)
+    plugin = plugin_archive(wanted.version) if native else None
     java_options = (f"-Xms{heap} -Xmx{heap} " if heap else "") + (_QUICK if quick else "")
     with locked(cache):
-        wanted = release(version, secured=certificates is not None)
         java = find_java(wanted)
         home = assemble(cache, wanted, java)
+        if plugin is not None:
+            home = with_plugin(cache, home, plugin, java)
         _clear_up(cache)
         for own in settings:
             run = Path(tempfile.mkdtemp(prefix="run-", dir=cache))

@@ -55,6 +55,7 @@ def cache_folder() -> Path:
 @contextmanager
 def locked(cache: Path) -> Iterator[None]:
     """Hold the cache folder for one process at a time."""
+    cache.mkdir(exist_ok=True)
     with open(cache / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -75,7 +76,7 @@ def node_user() -> dict[str, Any]:
 
 def find_java(release: Release) -> Java:
     """The first complete Java that the release runs on, of: OPENSEARCH_JAVA_HOME, JAVA_HOME, the PATH, /usr/lib/jvm."""
-    for home in _java_homes():
+    for home in java_homes():
         java = _probe_java(home)
         if java is not None and java.version in release.java:
             return java
@@ -113,6 +114,27 @@ def assemble(cache: Path, release: Release, java: Java) -> Path:
     return home
 
 
+def with_plugin(cache: Path, home: Path, archive: Path, java: Java) -> Path:
+    """Return a copy of a distribution in which another plugin is installed.
+
+    Args:
+        cache: The folder for the copy, which consists of hard links.
+        home: The distribution.
+        archive: The plugin's archive. Its name identifies its contents.
+        java: The Java that the distribution runs on.
+    """
+    extended = cache / f"{home.name}-{archive.stem}"
+    if extended.exists():
+        return extended
+    with tempfile.TemporaryDirectory(prefix="assembling-", dir=cache) as scratch:
+        copy = Path(scratch) / home.name
+        shutil.copytree(home, copy, copy_function=os.link)
+        _install_plugins(copy, [archive], java)
+        _let_everyone_run(copy)
+        copy.rename(extended)
+    return extended
+
+
 def fetch(artefacts: Sequence[Artefact], folder: Path, name: str) -> list[Path]:
     """Copy Maven artefacts into a folder.
 
@@ -133,7 +155,7 @@ def fetch(artefacts: Sequence[Artefact], folder: Path, name: str) -> list[Path]:
     items = "".join(ITEM.format(*artefact) for artefact in artefacts)
     (folder / "pom.xml").write_text(POM.format(items=items))
     command = [maven, "-q", "-B", "-Dstyle.color=never", "dependency:copy", f"-DoutputDirectory={folder}"]
-    _run(command, f"Maven could not fetch {name}", cwd=folder)
+    run(command, f"Maven could not fetch {name}", cwd=folder)
     return [folder / f"{artefact}-{version}.{type}" for _, artefact, version, type in artefacts]
 
 
@@ -205,17 +227,18 @@ def _add_module(home: Path, release: Release, module: Module, jars: list[Path]) 
 
 def _install_plugins(home: Path, archives: list[Path], java: Java) -> None:
     command = [str(home / "bin/opensearch-plugin"), "install", "-b", *(path.as_uri() for path in archives)]
-    _run(command, "the plugins could not be installed", env=environment(home, home / "config", java))
+    run(command, "the plugins could not be installed", env=environment(home, home / "config", java))
 
 
-def _run(command: list[str], failure: str, **options: Any) -> None:
+def run(command: list[str], failure: str, **options: Any) -> None:
     """Run a command to its end; an error that says `failure`, with the end of the output, when it fails."""
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, **options)
     if done.returncode != 0:
         raise NodeUnavailable(f"{failure}:\n{tail(done.stdout + done.stderr)}")
 
 
-def _java_homes() -> Iterator[Path]:
+def java_homes() -> Iterator[Path]:
+    """Yield folders that may contain a Java, in the order in which they are tried."""
     for name in ("OPENSEARCH_JAVA_HOME", "JAVA_HOME"):
         if os.environ.get(name):
             yield Path(os.environ[name])

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 NEWEST = "3.6.0"
+NEWEST_CORE = "3.9.0"  # without the plugins for vectors and models, of which Maven Central has none for this version
 VARIABLE = "RESIFT_NODE_VERSION"
 Artefact = tuple[str, str, str, str]  # group, name, version, type
 _GROUP = "org.opensearch.plugin"
@@ -152,6 +153,7 @@ _MODULES_2_19 = (
 # OpenSearch 2 needs Java's security manager, which Java 24 removed. Its security plugin was published once.
 _RELEASES = (
     Release(NEWEST, range(21, 100)),
+    Release(NEWEST_CORE, range(21, 100), plugins=()),
     Release("2.19.1", range(17, 24), modules=_MODULES_2_19),
     Release("2.19.1", range(17, 24), (*_PLUGINS, "opensearch-security"), _MODULES_2_19),
 )

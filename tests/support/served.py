@@ -99,9 +99,12 @@ class Server:
 
 
 @contextmanager
-def serving(folder: Path, *options: str, **settings: str) -> Iterator[Server]:
-    """Start ``resift serve`` with options and RESIFT_* settings in a folder. It is stopped by SIGTERM."""
-    port = free_port()
+def serving(folder: Path, *options: str, port: int = 0, **settings: str) -> Iterator[Server]:
+    """Start ``resift serve`` with options and RESIFT_* settings in a folder, by default on a free port.
+
+    It is stopped by SIGTERM.
+    """
+    port = port or free_port()
     command = [sys.executable, "-m", "resift", "serve", "--port", str(port), *options]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RESIFT_")}
     environment.pop("OPENSEARCH_URL", None)

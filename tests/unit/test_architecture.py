@@ -184,7 +184,7 @@ def test_the_wheel_is_complete_small_and_reproducible(tmp_path: Path) -> None:
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
     for package in PACKAGES:
         shutil.copytree(package, tmp_path / package.name, ignore=ignored, copy_function=shutil.copyfile)
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copyfile(ROOT / name, tmp_path / name)
     (tmp_path / "dist").mkdir()
     umask = {"umask": 0o077} if os.name == "posix" else {}
@@ -200,7 +200,9 @@ def test_the_wheel_is_complete_small_and_reproducible(tmp_path: Path) -> None:
         path.relative_to(ROOT).as_posix()
         for package in PACKAGES
         for path in package.rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
+        if path.is_file()
+        and "__pycache__" not in path.parts
+        and ROOT / "resift" / "plugin" / "native" not in path.parents
     }
     assert files == {entry.filename for entry in entries if not entry.filename.startswith("resift-")}
     # Neither the time of the build nor the builder's file modes are part of the wheel.

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+package resift.opensearch;
+
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.LongSupplier;
+
+/**
+ * A circuit breaker, which stops searches from calling a service that is down.
+ *
+ * <p>The breaker opens after {@value #THRESHOLD} failures in a row. While it is open, searches run unchanged at once. Once a second, a search
+ * may start a trial call, whose answer the search does not wait for. The first trial call that succeeds closes the breaker. A recovering service
+ * therefore costs no search any time.
+ */
+final class Breaker {
+    static final int THRESHOLD = 3;
+    static final long TRIAL_INTERVAL_NANOS = TimeUnit.SECONDS.toNanos(1);
+
+    private final LongSupplier nanoTime;
+    private final AtomicInteger failures = new AtomicInteger();
+    private final AtomicLong nextTrial = new AtomicLong();
+
+    /**
+     * @param nanoTime a clock such as {@link System#nanoTime}
+     */
+    Breaker(LongSupplier nanoTime) {
+        this.nanoTime = nanoTime;
+    }
+
+    /** Returns whether searches must not wait for the service. */
+    boolean isOpen() {
+        return failures.get() >= THRESHOLD;
+    }
+
+    /** Returns the number of failures since the last success. */
+    int consecutiveFailures() {
+        return failures.get();
+    }
+
+    /** Returns whether the caller may make a trial call now. At most one caller a second is told so. */
+    boolean claimTrial() {
+        long now = nanoTime.getAsLong();
+        long due = nextTrial.get();
+        return isOpen() && now - due >= 0 && nextTrial.compareAndSet(due, now + TRIAL_INTERVAL_NANOS);
+    }
+
+    /**
+     * Records that the service answered.
+     *
+     * @return whether this closed the breaker
+     */
+    boolean succeeded() {
+        return failures.get() > 0 && failures.getAndSet(0) >= THRESHOLD;
+    }
+
+    /**
+     * Records a failure.
+     *
+     * @return whether this opened the breaker
+     */
+    boolean failed() {
+        int count = failures.updateAndGet(n -> n == Integer.MAX_VALUE ? n : n + 1);
+        if (count == THRESHOLD) {
+            nextTrial.set(nanoTime.getAsLong() + TRIAL_INTERVAL_NANOS);
+        }
+        return count == THRESHOLD;
+    }
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+package resift.opensearch;
+
+import java.io.IOException;
+import java.util.Map;
+import java.util.Objects;
+
+import org.opensearch.core.common.io.stream.StreamInput;
+import org.opensearch.core.common.io.stream.StreamOutput;
+import org.opensearch.core.xcontent.XContentBuilder;
+import org.opensearch.core.xcontent.XContentParser;
+import org.opensearch.search.SearchExtBuilder;
+
+/**
+ * The section {@code ext.resift} of a search body, which names the session and states options.
+ *
+ * <p>The service checks the options. This class only keeps them, so that a new option needs no new plugin.
+ */
+final class ResiftExt extends SearchExtBuilder {
+    static final String NAME = "resift";
+    private static final String SESSION = "session";
+
+    private final Map<String, Object> options;
+
+    /**
+     * @param options the options by name
+     */
+    ResiftExt(Map<String, Object> options) {
+        this.options = options;
+    }
+
+    /**
+     * Reads a section that another node has sent.
+     *
+     * @param in the data from the other node
+     */
+    ResiftExt(StreamInput in) throws IOException {
+        this(in.readMap());
+    }
+
+    /**
+     * Reads the section from a search body.
+     *
+     * @param parser a parser that is at the beginning of the section
+     */
+    static ResiftExt fromXContent(XContentParser parser) throws IOException {
+        return new ResiftExt(parser.map());
+    }
+
+    /** Returns whether the section names a session. */
+    boolean hasSession() {
+        return options.get(SESSION) instanceof String session && session.isEmpty() == false;
+    }
+
+    @Override
+    public String getWriteableName() {
+        return NAME;
+    }
+
+    @Override
+    public void writeTo(StreamOutput out) throws IOException {
+        out.writeMap(options);
+    }
+
+    @Override
+    public XContentBuilder toXContent(XContentBuilder builder, Params params) throws IOException {
+        return builder.field(NAME, options);
+    }
+
+    @Override
+    public boolean equals(Object other) {
+        return other instanceof ResiftExt ext && options.equals(ext.options);
+    }
+
+    @Override
+    public int hashCode() {
+        return Objects.hash(NAME, options);
+    }
+}

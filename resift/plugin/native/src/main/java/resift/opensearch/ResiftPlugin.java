@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+package resift.opensearch;
+
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Map;
+import java.util.function.Supplier;
+
+import org.opensearch.cluster.metadata.IndexNameExpressionResolver;
+import org.opensearch.cluster.node.DiscoveryNodes;
+import org.opensearch.common.settings.ClusterSettings;
+import org.opensearch.common.settings.IndexScopedSettings;
+import org.opensearch.common.settings.SecureSetting;
+import org.opensearch.common.settings.Setting;
+import org.opensearch.common.settings.Settings;
+import org.opensearch.common.settings.SettingsFilter;
+import org.opensearch.core.common.settings.SecureString;
+import org.opensearch.node.Node;
+import org.opensearch.plugins.ActionPlugin;
+import org.opensearch.plugins.Plugin;
+import org.opensearch.plugins.ReloadablePlugin;
+import org.opensearch.plugins.SearchPipelinePlugin;
+import org.opensearch.plugins.SearchPlugin;
+import org.opensearch.rest.RestController;
+import org.opensearch.rest.RestHandler;
+import org.opensearch.search.pipeline.Processor;
+import org.opensearch.search.pipeline.SearchRequestProcessor;
+import org.opensearch.threadpool.Scheduler;
+
+/** Registers the search request processor {@code resift}, the section {@code ext.resift}, the API key and the counters. */
+public class ResiftPlugin extends Plugin implements SearchPipelinePlugin, SearchPlugin, ActionPlugin, ReloadablePlugin {
+    static final Setting<SecureString> KEY = SecureSetting.secureString("resift.key", null);
+
+    private final String node;
+    private final Path config;
+    private volatile String key;
+    private Rewriting rewriting;
+
+    /**
+     * @param settings the node's settings and keystore
+     * @param config   the folder of the node's configuration
+     */
+    public ResiftPlugin(Settings settings, Path config) {
+        this.config = config;
+        this.node = Node.NODE_NAME_SETTING.get(settings);
+        this.key = readKey(settings);
+    }
+
+    /** Returns what all processors share, which is created at the first call. OpenSearch calls this while it starts, on one thread. */
+    Rewriting rewriting(Parameters parameters) {
+        if (rewriting == null) {
+            RewriteClient client = new RewriteClient(parameters.genericExecutor::accept, (delay, task) -> {
+                Scheduler.ScheduledCancellable timer = parameters.scheduler.apply(delay, task);
+                return timer::cancel;
+            }, parameters.namedXContentRegistry);
+            rewriting = new Rewriting(client, parameters.threadContext, config, () -> key);
+        }
+        return rewriting;
+    }
+
+    @Override
+    public Map<String, Processor.Factory<SearchRequestProcessor>> getRequestProcessors(Parameters parameters) {
+        return Map.of(RewriteProcessor.TYPE, new RewriteProcessorFactory(rewriting(parameters)));
+    }
+
+    @Override
+    public List<SearchExtSpec<?>> getSearchExts() {
+        return List.of(new SearchExtSpec<>(ResiftExt.NAME, ResiftExt::new, ResiftExt::fromXContent));
+    }
+
+    @Override
+    public List<Setting<?>> getSettings() {
+        return List.of(KEY);
+    }
+
+    /** Reads the API key again: {@code POST _nodes/reload_secure_settings}. */
+    @Override
+    public void reload(Settings settings) {
+        key = readKey(settings);
+    }
+
+    private static String readKey(Settings settings) {
+        try (SecureString secure = KEY.get(settings)) {
+            return secure.length() == 0 ? null : secure.toString();
+        }
+    }
+
+    @Override
+    public List<RestHandler> getRestHandlers(
+        Settings settings,
+        RestController controller,
+        ClusterSettings clusterSettings,
+        IndexScopedSettings indexScopedSettings,
+        SettingsFilter settingsFilter,
+        IndexNameExpressionResolver resolver,
+        Supplier<DiscoveryNodes> nodes
+    ) {
+        return List.of(new StatsHandler(node, () -> rewriting));
+    }
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+package resift.opensearch;
+
+import java.io.IOException;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
+import java.util.List;
+import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
+import java.util.concurrent.Executor;
+import java.util.concurrent.TimeUnit;
+
+import org.apache.logging.log4j.LogManager;
+import org.apache.logging.log4j.Logger;
+import org.opensearch.core.xcontent.NamedXContentRegistry;
+import org.opensearch.search.builder.SearchSourceBuilder;
+
+/** Calls {@code POST /v1/rewrite} without blocking a thread. */
+final class RewriteClient {
+    private static final Logger logger = LogManager.getLogger(RewriteClient.class);
+    private static final int OK = 200;
+
+    /** Runs a task after a delay in milliseconds, and returns a function that cancels it. */
+    interface Scheduler {
+        Runnable schedule(long delayMillis, Runnable task);
+    }
+
+    private final HttpClient http;
+    private final Scheduler scheduler;
+    private final NamedXContentRegistry registry;
+
+    /**
+     * @param executor  runs the callbacks, and parses the answers
+     * @param scheduler ends calls that take too long
+     * @param registry  the parsers for query clauses of this node
+     */
+    RewriteClient(Executor executor, Scheduler scheduler, NamedXContentRegistry registry) {
+        this.http = Privileged.call(() -> HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).executor(executor).build());
+        this.scheduler = scheduler;
+        this.registry = registry;
+    }
+
+    /**
+     * Sends a search body to the first endpoint that answers.
+     *
+     * <p>Endpoints with an open circuit breaker are left out. If several endpoints remain, each may take an equal share of the
+     * time that is left.
+     *
+     * @param service where to send it, and how long this may take
+     * @param body    the JSON body of the request
+     * @return the rewritten search body, nothing if the service left it unchanged, or a {@link RewriteException}. The future ends within
+     *         the service's timeout.
+     */
+    CompletableFuture<Optional<SearchSourceBuilder>> rewrite(Service service, byte[] body) {
+        List<Endpoint> closed = service.endpoints().stream().filter(endpoint -> endpoint.breaker().isOpen() == false).toList();
+        service.endpoints().stream().filter(endpoint -> endpoint.breaker().claimTrial()).forEach(endpoint -> {
+            call(service, endpoint, body, service.timeoutMillis());
+        });
+        if (closed.isEmpty()) {
+            return CompletableFuture.failedFuture(new RewriteException(Failure.BREAKER_OPEN, "the service did not answer earlier searches"));
+        }
+        long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(service.timeoutMillis());
+        return attempt(service, closed, body, deadline);
+    }
+
+    /** Tries the first endpoint, and after a failure the others. */
+    private CompletableFuture<Optional<SearchSourceBuilder>> attempt(Service service, List<Endpoint> endpoints, byte[] body, long deadline) {
+        long left = TimeUnit.NANOSECONDS.toMillis(deadline - System.nanoTime());
+        CompletableFuture<Optional<SearchSourceBuilder>> first = call(service, endpoints.get(0), body, Math.max(left / endpoints.size(), 1));
+        List<Endpoint> others = endpoints.subList(1, endpoints.size());
+        return others.isEmpty() ? first : first.exceptionallyCompose(error -> {
+            boolean isLost = failureOf(error).failure.concernsService == false || deadline - System.nanoTime() <= 0;
+            return isLost ? CompletableFuture.failedFuture(error) : attempt(service, others, body, deadline);
+        });
+    }
+
+    /** Calls one endpoint, and tells its circuit breaker what happened. */
+    private CompletableFuture<Optional<SearchSourceBuilder>> call(Service service, Endpoint endpoint, byte[] body, long timeoutMillis) {
+        CompletableFuture<Optional<SearchSourceBuilder>> answer = new CompletableFuture<>();
+        answer.whenComplete((ignored, error) -> record(endpoint, error));
+        try {
+            CompletableFuture<HttpResponse<byte[]>> response = send(service, endpoint, body);
+            Runnable cancelTimeout = scheduler.schedule(timeoutMillis, () -> {
+                RewriteException timeout = new RewriteException(Failure.TIMEOUT, endpoint.url() + " did not answer in " + timeoutMillis + " ms");
+                if (answer.completeExceptionally(timeout)) {
+                    response.cancel(true);
+                }
+            });
+            response.thenApply(received -> read(endpoint, received)).whenComplete((rewritten, error) -> {
+                cancelTimeout.run();
+                if (error == null) {
+                    answer.complete(rewritten);
+                } else {
+                    answer.completeExceptionally(failureOf(error));
+                }
+            });
+        } catch (RuntimeException e) {
+            answer.completeExceptionally(failureOf(e));
+        }
+        return answer;
+    }
+
+    private CompletableFuture<HttpResponse<byte[]>> send(Service service, Endpoint endpoint, byte[] body) {
+        HttpRequest.Builder request = HttpRequest.newBuilder(endpoint.rewrite())
+            .header("Content-Type", "application/json")
+            .POST(HttpRequest.BodyPublishers.ofByteArray(body));
+        String key = service.key().get();
+        if (key != null) {
+            request.header("Authorization", "Bearer " + key);
+        }
+        return Privileged.call(() -> http.sendAsync(request.build(), HttpResponse.BodyHandlers.ofByteArray()));
+    }
+
+    /** Returns the content of a response: the rewritten search body, or nothing if it is unchanged. */
+    private Optional<SearchSourceBuilder> read(Endpoint endpoint, HttpResponse<byte[]> response) {
+        if (response.statusCode() != OK) {
+            Failure failure = Failure.ofStatus(response.statusCode());
+            throw new RewriteException(failure, endpoint.url() + " answered with status " + response.statusCode());
+        }
+        try {
+            return Answer.read(response.body(), registry);
+        } catch (IOException | RuntimeException | StackOverflowError e) {
+            throw new RewriteException(Failure.UNREADABLE, "the answer of " + endpoint.url() + ": " + e);
+        }
+    }
+
+    private static void record(Endpoint endpoint, Throwable error) {
+        if (error == null || failureOf(error).failure.concernsService == false) {
+            if (endpoint.breaker().succeeded()) {
+                logger.info("{} answers again: searches in sessions are rewritten", endpoint.url());
+            }
+        } else if (endpoint.breaker().failed()) {
+            logger.warn("Searches in sessions do not wait for {} until it answers again: {}", endpoint.url(), error.getMessage());
+        }
+    }
+
+    /** Returns the reason of a failed call. */
+    static RewriteException failureOf(Throwable error) {
+        Throwable cause = error instanceof CompletionException && error.getCause() != null ? error.getCause() : error;
+        if (cause instanceof RewriteException known) {
+            return known;
+        }
+        return new RewriteException(Failure.UNREACHABLE, cause.toString());
+    }
+}

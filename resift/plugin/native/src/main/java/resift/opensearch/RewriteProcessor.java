@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+package resift.opensearch;
+
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
+
+import org.opensearch.action.search.SearchRequest;
+import org.opensearch.action.support.ContextPreservingActionListener;
+import org.opensearch.common.xcontent.json.JsonXContent;
+import org.opensearch.core.action.ActionListener;
+import org.opensearch.core.common.bytes.BytesReference;
+import org.opensearch.core.xcontent.XContentBuilder;
+import org.opensearch.search.SearchExtBuilder;
+import org.opensearch.search.builder.SearchSourceBuilder;
+import org.opensearch.search.pipeline.AbstractProcessor;
+import org.opensearch.search.pipeline.PipelineProcessingContext;
+import org.opensearch.search.pipeline.SearchRequestProcessor;
+
+/**
+ * Has the service rewrite searches in a session. All other searches pass untouched, and so do searches for which the service fails.
+ */
+class RewriteProcessor extends AbstractProcessor implements SearchRequestProcessor {
+    static final String TYPE = "resift";
+    /** Marks a search that a processor of this type has handled, so that a second processor does not rewrite it again. */
+    private static final String HANDLED = "resift.handled";
+    private static final String ALL_INDICES = "_all";
+
+    private final Rewriting rewriting;
+    private final Service service;
+
+    /**
+     * @param tag           the name of the processor, or null
+     * @param description   the description of the processor, or null
+     * @param ignoreFailure whether OpenSearch ignores errors of this processor, which reports none
+     * @param rewriting     the parts that all processors of this node share
+     * @param service       where and how to call the service
+     */
+    RewriteProcessor(String tag, String description, boolean ignoreFailure, Rewriting rewriting, Service service) {
+        super(tag, description, ignoreFailure);
+        this.rewriting = rewriting;
+        this.service = service;
+    }
+
+    @Override
+    public String getType() {
+        return TYPE;
+    }
+
+    @Override
+    public SearchRequest processRequest(SearchRequest request) {
+        throw new UnsupportedOperationException("this processor is asynchronous");
+    }
+
+    @Override
+    public void processRequestAsync(SearchRequest request, PipelineProcessingContext context, ActionListener<SearchRequest> listener) {
+        SearchSourceBuilder source = request.source();
+        if (Sections.nameSession(source) == false || context.getAttribute(HANDLED) != null) {
+            listener.onResponse(request);
+            return;
+        }
+        context.setAttribute(HANDLED, true);
+        List<SearchExtBuilder> others = new ArrayList<>(Sections.ofOthers(source));
+        // The answer arrives on another thread. Headers and the user of the caller are restored there.
+        ActionListener<SearchRequest> preserving = ContextPreservingActionListener.wrapPreservingContext(listener, rewriting.threadContext());
+        byte[] body;
+        try {
+            body = body(request);
+        } catch (IOException | RuntimeException e) {
+            rewriting.stats().failed(new RewriteException(Failure.UNREADABLE, "the search body: " + e.getMessage()));
+            listener.onResponse(request);
+            return;
+        }
+        rewriting.client().rewrite(service, body).whenComplete((rewritten, error) -> {
+            if (error != null) {
+                rewriting.stats().failed(RewriteClient.failureOf(error));
+            } else {
+                rewriting.stats().answered(rewritten.isPresent());
+            }
+            SearchSourceBuilder result = error == null ? rewritten.orElse(source) : source;
+            // Nodes without this plugin, and remote clusters, could not read ext.resift.
+            preserving.onResponse(request.source(result.shallowCopy().ext(others)));
+        });
+    }
+
+    /** Returns the body of the request to the service. */
+    private static byte[] body(SearchRequest request) throws IOException {
+        try (XContentBuilder json = JsonXContent.contentBuilder()) {
+            json.startObject();
+            json.field("index", index(request));
+            json.field("hide_vectors", true);
+            json.field("body", request.source());
+            json.endObject();
+            return BytesReference.toBytes(BytesReference.bytes(json));
+        }
+    }
+
+    /** Returns the names that are searched, separated by commas. */
+    private static String index(SearchRequest request) throws IOException {
+        if (request.pointInTimeBuilder() != null) {
+            return String.join(",", PointInTime.indices(request.pointInTimeBuilder().getId()));
+        }
+        String[] indices = request.indices();
+        return indices == null || indices.length == 0 ? ALL_INDICES : String.join(",", indices);
+    }
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+package resift.opensearch;
+
+import java.io.IOException;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Supplier;
+
+import org.apache.logging.log4j.LogManager;
+import org.apache.logging.log4j.Logger;
+import org.opensearch.common.util.concurrent.ThreadContext;
+import org.opensearch.core.xcontent.ToXContentFragment;
+import org.opensearch.core.xcontent.XContentBuilder;
+
+/** The parts that all processors of a node share: the HTTP client, the circuit breakers and the counters. */
+final class Rewriting implements ToXContentFragment {
+    static final String DEFAULT_TIMEOUT = "300ms";
+    private static final Logger logger = LogManager.getLogger(Rewriting.class);
+
+    private final RewriteClient client;
+    private final ThreadContext threadContext;
+    private final Path config;
+    private final Supplier<String> keystoreKey;
+    private final Map<String, Endpoint> endpoints = new ConcurrentHashMap<>();
+    private final Stats stats = new Stats(System::nanoTime, logger::warn);
+
+    /**
+     * @param client        calls the service
+     * @param threadContext the headers and the user of the current thread
+     * @param config        the folder of the node's configuration
+     * @param keystoreKey   supplies the API key in the keystore, or null if there is none
+     */
+    Rewriting(RewriteClient client, ThreadContext threadContext, Path config, Supplier<String> keystoreKey) {
+        this.client = client;
+        this.threadContext = threadContext;
+        this.config = config;
+        this.keystoreKey = keystoreKey;
+    }
+
+    RewriteClient client() {
+        return client;
+    }
+
+    ThreadContext threadContext() {
+        return threadContext;
+    }
+
+    Stats stats() {
+        return stats;
+    }
+
+    /**
+     * Describes how to call the service.
+     *
+     * @param urls          the base URLs, in the order in which they are tried
+     * @param timeoutMillis the milliseconds that one search may wait in all
+     * @param keyFile       the path of a file with the API key inside the config directory, or null for the key in the keystore
+     * @throws IllegalArgumentException if a URL is malformed, or the path leads out of the config directory
+     */
+    Service service(List<String> urls, long timeoutMillis, String keyFile) {
+        List<Endpoint> used = urls.stream().distinct().map(url -> endpoints.computeIfAbsent(url, Endpoint::of)).toList();
+        return new Service(used, timeoutMillis, keyFile == null ? keystoreKey : ApiKey.inFile(config, keyFile));
+    }
+
+    @Override
+    public XContentBuilder toXContent(XContentBuilder builder, Params params) throws IOException {
+        stats.toXContent(builder, params);
+        builder.startObject("services");
+        for (Endpoint endpoint : endpoints.values()) {
+            builder.startObject(endpoint.url());
+            builder.field("breaker", endpoint.breaker().isOpen() ? "open" : "closed");
+            builder.field("consecutive_failures", endpoint.breaker().consecutiveFailures());
+            builder.endObject();
+        }
+        return builder.endObject();
+    }
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+package resift.opensearch;
+
+import java.io.IOException;
+import java.util.EnumMap;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.LongAdder;
+import java.util.function.Consumer;
+import java.util.function.LongSupplier;
+
+import org.opensearch.core.xcontent.ToXContentFragment;
+import org.opensearch.core.xcontent.XContentBuilder;
+
+/** Counts what became of the searches in sessions on this node, and logs failures at most once a minute. */
+final class Stats implements ToXContentFragment {
+    private static final long LOG_INTERVAL_NANOS = TimeUnit.MINUTES.toNanos(1);
+
+    private final LongSupplier nanoTime;
+    private final Consumer<String> log;
+    private final LongAdder rewritten = new LongAdder();
+    private final LongAdder unchanged = new LongAdder();
+    private final Map<Failure, LongAdder> failed = new EnumMap<>(Failure.class);
+    private final AtomicLong nextLog;
+    private final LongAdder failedSinceLog = new LongAdder();
+
+    /**
+     * @param nanoTime a clock such as {@link System#nanoTime}
+     * @param log      receives the log lines
+     */
+    Stats(LongSupplier nanoTime, Consumer<String> log) {
+        this.nanoTime = nanoTime;
+        this.log = log;
+        this.nextLog = new AtomicLong(nanoTime.getAsLong());
+        for (Failure failure : Failure.values()) {
+            failed.put(failure, new LongAdder());
+        }
+    }
+
+    /**
+     * Counts a search for which the service answered.
+     *
+     * @param isRewritten whether the service changed the search body
+     */
+    void answered(boolean isRewritten) {
+        (isRewritten ? rewritten : unchanged).increment();
+    }
+
+    /** Counts a search that runs unchanged because of a failure. */
+    void failed(RewriteException error) {
+        failed.get(error.failure).increment();
+        failedSinceLog.increment();
+        long now = nanoTime.getAsLong();
+        long due = nextLog.get();
+        if (now - due >= 0 && nextLog.compareAndSet(due, now + LOG_INTERVAL_NANOS)) {
+            long searches = failedSinceLog.sumThenReset();
+            log.accept(searches + " search(es) in a session ran unchanged since the last message; the latest: " + error.getMessage());
+        }
+    }
+
+    /** Returns the number of searches that a failure left unchanged. */
+    long count(Failure failure) {
+        return failed.get(failure).sum();
+    }
+
+    @Override
+    public XContentBuilder toXContent(XContentBuilder builder, Params params) throws IOException {
+        long failures = failed.values().stream().mapToLong(LongAdder::sum).sum();
+        builder.startObject("searches");
+        builder.field("in_session", rewritten.sum() + unchanged.sum() + failures);
+        builder.field("rewritten", rewritten.sum());
+        builder.field("unchanged", unchanged.sum());
+        builder.startObject("failed");
+        for (Map.Entry<Failure, LongAdder> entry : failed.entrySet()) {
+            builder.field(entry.getKey().label(), entry.getValue().sum());
+        }
+        return builder.endObject().endObject();
+    }
+}

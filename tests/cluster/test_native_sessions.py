@@ -1,0 +1,220 @@
+"""Searches in sessions on a node with Resift's own plugin: which are rewritten, and how."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from native_node import NativeNode, RealService, Searches, faulty_service, ids, real_service
+from opensearchpy import TransportError
+from service_app import post
+
+from resift import Model
+from resift.plugin.opensearch.engine import OpenSearchEngine
+
+FIRE = {"match": {"text": "fire"}}
+ANNA = {"resift": {"session": "anna"}}
+
+
+@pytest.fixture(scope="module")
+def service(
+    native_engine: OpenSearchEngine, searches: Searches, model: Model, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RealService]:
+    """Yield a service in whose session ``anna`` a document was marked."""
+    with real_service(native_engine, model, tmp_path_factory.mktemp("native") / "sessions.db") as served:
+        marks = {"session": "anna", "query": "fire", "relevant": ["war"]}
+        post(served.app.test_client(), "/v1/feedback", index=searches.index, **marks)
+        yield served
+
+
+@pytest.fixture(scope="module")
+def pipeline(searches: Searches, service: RealService) -> str:
+    """Return a pipeline that calls the service."""
+    return searches.pipeline(service.url)
+
+
+def test_a_search_in_a_session_runs_the_body_that_the_service_returns(
+    searches: Searches, service: RealService, pipeline: str
+) -> None:
+    body = {"query": FIRE, "ext": ANNA}
+    rewritten = post(service.app.test_client(), "/v1/rewrite", index=searches.index, body=body)["body"]
+    del rewritten["ext"]
+    hits = searches.hits(pipeline, "anna")
+    assert hits == ids(searches.ask("POST", f"/{searches.index}/_search", rewritten))
+    assert hits[0] == "war"
+    assert set(hits) == set(searches.hits())
+
+
+def test_the_service_receives_the_names_that_are_searched(
+    searches: Searches, service: RealService, pipeline: str
+) -> None:
+    searches.ask("PUT", f"/{searches.index}/_alias/{searches.index}-alias")
+    point = searches.ask("POST", f"/{searches.index}/_search/point_in_time", keep_alive="1m")["pit_id"]
+    body = {"query": FIRE, "ext": ANNA, "_source": False}
+    service.requests.clear()
+    for path in (f"/{searches.index}-alias", f"/{searches.index},missing-*", ""):
+        searches.ask("POST", f"{path}/_search", body, search_pipeline=pipeline, ignore_unavailable="true")
+    searches.ask("POST", "/_search", {**body, "pit": {"id": point}}, search_pipeline=pipeline)
+    searches.ask("DELETE", "/_search/point_in_time", {"pit_id": [point]})
+    names = [request["index"] for request in service.requests]
+    assert names == [f"{searches.index}-alias", f"{searches.index},missing-*", "_all", searches.index]
+
+
+@pytest.mark.parametrize("ext", [{}, {"resift": {"query": "fire"}}, {"resift": {"session": None}}])
+def test_a_search_without_a_session_makes_no_call(
+    searches: Searches, service: RealService, pipeline: str, ext: dict[str, Any]
+) -> None:
+    service.requests.clear()
+    assert searches.hits(pipeline, ext=ext) == searches.hits()
+    assert service.requests == []
+
+
+def test_every_way_to_search_is_rewritten(searches: Searches, pipeline: str) -> None:
+    wanted = searches.hits(pipeline, "anna")
+    assert wanted != searches.hits()
+    path, body, index = f"/{searches.index}/_search", {"query": FIRE, "ext": ANNA}, searches.index
+    lines = [{"index": index, "search_pipeline": pipeline}, body, {"index": index}, {"query": FIRE}]
+    sent = "".join(json.dumps(line) + "\n" for line in lines)
+    in_session, plain = searches.ask("POST", "/_msearch", sent)["responses"]
+    assert (ids(in_session), ids(plain)) == (wanted, searches.hits())
+    template = {"source": {**body, "size": "{{size}}"}, "params": {"size": 10}}
+    assert ids(searches.ask("POST", f"{path}/template", template, search_pipeline=pipeline)) == wanted
+    for params in ({"preference": "anna"}, {"routing": "x,y,z,1,2,3"}, {"search_type": "dfs_query_then_fetch"}):
+        assert set(ids(searches.ask("POST", path, body, search_pipeline=pipeline, **params))) <= set(wanted)
+    point = searches.ask("POST", f"/{index}/_search/point_in_time", keep_alive="1m")["pit_id"]
+    answer = searches.ask("POST", "/_search", {**body, "pit": {"id": point}}, search_pipeline=pipeline)
+    searches.ask("DELETE", "/_search/point_in_time", {"pit_id": [point]})
+    assert ids(answer) == wanted
+
+
+def test_routing_and_preference_choose_the_same_shards_as_without_a_session(searches: Searches, pipeline: str) -> None:
+    path = f"/{searches.index}/_search"
+    for params in ({"routing": "x"}, {"routing": "y"}, {"preference": "_shards:0"}, {"preference": "_shards:1"}):
+        plain = searches.ask("POST", path, {"query": FIRE}, **params)
+        in_session = searches.ask("POST", path, {"query": FIRE, "ext": ANNA}, search_pipeline=pipeline, **params)
+        assert in_session["_shards"] == plain["_shards"]
+        assert set(ids(in_session)) == set(ids(plain))
+
+
+def test_a_scroll_continues_the_rewritten_search(searches: Searches, pipeline: str) -> None:
+    path, body = f"/{searches.index}/_search", {"size": 2, "query": FIRE, "ext": ANNA}
+    answer = searches.ask("POST", path, body, search_pipeline=pipeline, scroll="1m")
+    hits, rewritten = [], True
+    while answer["hits"]["hits"]:
+        hits += ids(answer)
+        rewritten &= all(hit["matched_queries"] == ["resift"] for hit in answer["hits"]["hits"])
+        answer = searches.ask("POST", "/_search/scroll", {"scroll": "1m", "scroll_id": answer["_scroll_id"]})
+    searches.ask("DELETE", "/_search/scroll", {"scroll_id": [answer["_scroll_id"]]})
+    assert rewritten
+    assert sorted(hits) == sorted(searches.hits())
+
+
+def test_options_and_their_errors_are_those_of_the_service(searches: Searches, pipeline: str) -> None:
+    hidden = {"resift": {"session": "anna", "judged": "hide"}}
+    assert "war" not in searches.hits(pipeline, ext=hidden)
+    with searches.counting() as counts:
+        assert searches.hits(pipeline, ext={"resift": {"session": "anna", "judged": "burn"}}) == searches.hits()
+    assert counts() == {"unchanged": 1}
+
+
+def test_a_default_pipeline_needs_no_parameter(searches: Searches, pipeline: str) -> None:
+    path = f"/{searches.index}/_settings"
+    searches.ask("PUT", path, {"index.search.default_pipeline": pipeline})
+    answer = searches.ask("POST", f"/{searches.index}/_search", {"query": FIRE, "ext": ANNA})
+    searches.ask("PUT", path, {"index.search.default_pipeline": None})
+    assert ids(answer) == searches.hits(pipeline, "anna")
+
+
+def test_two_processors_rewrite_a_search_once(searches: Searches, service: RealService, pipeline: str) -> None:
+    twice = {"request_processors": [{"resift": {"url": service.url, "timeout": "30s"}}] * 2}
+    searches.ask("PUT", f"/_search/pipeline/{pipeline}-twice", twice)
+    service.requests.clear()
+    hits = searches.hits(f"{pipeline}-twice", "anna")
+    searches.ask("DELETE", f"/_search/pipeline/{pipeline}-twice")
+    assert len(service.requests) == 1
+    assert hits == searches.hits(pipeline, "anna")
+
+
+def test_a_cluster_can_rewrite_searches_without_a_pipeline(searches: Searches, service: RealService) -> None:
+    if searches.version < (3, 3):
+        pytest.skip("OpenSearch has system-generated processors since version 3.3")
+    names = ("resift.url", "resift.timeout", "cluster.search.enabled_system_generated_factories")
+
+    def configure(*values: Any) -> None:
+        searches.ask("PUT", "/_cluster/settings", {"persistent": dict(zip(names, values, strict=True))})
+
+    pipeline, path = searches.pipeline(service.url), f"/{searches.index}/_search"
+    wanted, body = searches.hits(pipeline, "anna"), {"query": FIRE, "ext": ANNA}
+    configure([service.url], "30s", ["resift"])
+    try:
+        assert ids(searches.ask("POST", path, body)) == wanted
+        service.requests.clear()
+        assert ids(searches.ask("POST", path, {"query": FIRE})) == searches.hits()
+        assert service.requests == []
+        assert ids(searches.ask("POST", path, body, search_pipeline=pipeline)) == wanted
+        assert len(service.requests) == 1  # not by both processors
+        configure([], "30s", ["resift"])
+        assert ids(searches.ask("POST", path, body)) == searches.hits()
+        with pytest.raises(TransportError, match="must be an http or https URL"):
+            configure(["ftp://127.0.0.1"], "30s", ["resift"])
+    finally:
+        configure(None, None, None)
+
+
+def test_a_search_body_may_not_contain_the_processor(searches: Searches, service: RealService) -> None:
+    # Otherwise everybody who may search could send the API key of the service to any address.
+    own = {"request_processors": [{"resift": {"url": service.url}}]}
+    body = {"query": FIRE, "ext": ANNA, "search_pipeline": own}
+    with pytest.raises(TransportError, match="use a named pipeline"):
+        searches.ask("POST", f"/{searches.index}/_search", body)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({}, "required property is missing"),
+        ({"url": []}, "must be a URL, or a list of URLs"),
+        ({"url": "file:///etc/passwd"}, r"must be an http or https URL such as .*, but is \[file:///etc/passwd\]"),
+        ({"url": "http://anna:secret@127.0.0.1"}, "must be an http or https URL"),
+        ({"url": "http://127.0.0.1", "timeout": "soon"}, "soon"),
+        ({"url": "http://127.0.0.1", "timeout": "0ms"}, r"must be at least 1ms, but is \[0ms\]"),
+        ({"url": "http://127.0.0.1", "key_file": "../secret"}, r"inside the config directory, but is \[../secret\]"),
+        ({"url": "http://127.0.0.1", "retries": 3}, r"doesn't support one or more provided configuration parameters"),
+    ],
+)
+def test_a_wrong_configuration_is_refused(searches: Searches, config: dict[str, Any], message: str) -> None:
+    with pytest.raises(TransportError, match=message):
+        searches.ask("PUT", "/_search/pipeline/wrong", {"request_processors": [{"resift": config}]})
+
+
+def test_the_api_key_is_read_from_a_file(
+    native_node: NativeNode, native_engine: OpenSearchEngine, searches: Searches, model: Model, tmp_path: Path
+) -> None:
+    if native_node.config is None:
+        pytest.skip("writes into the configuration of the node")
+    file, key, other = native_node.config / "resift-key", "rsf_" + "a" * 40, "rsf_" + "b" * 40
+    with real_service(native_engine, model, tmp_path / "sessions.db", api_key=key) as served:
+        pipeline = searches.pipeline(served.url, key_file="resift-key")
+        for content, counted in (
+            (None, "unauthorized"),
+            (key, "unchanged"),
+            (other, "unauthorized"),
+            (key, "unchanged"),
+        ):
+            if content is not None:
+                file.write_text(content + "\n")
+                file.chmod(0o644)
+            with searches.counting() as counts:
+                assert searches.hits(pipeline, "anna") == searches.hits()
+            assert counts() == {counted: 1}
+
+
+def test_a_file_that_contains_no_key_is_not_sent(native_node: NativeNode, searches: Searches) -> None:
+    received = list[dict[str, Any]]()
+    with faulty_service(lambda body: received.append(body) or (200, b"{}")) as url:
+        hits = searches.hits(searches.pipeline(url, key_file="opensearch.yml"), "anna")
+    assert hits == searches.hits()
+    assert received == []
