@@ -23,7 +23,7 @@ from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker import Config, create_app
 
 Json = dict[str, Any]
-PATIENT = "30s"  # a timeout for tests that are not about timeouts
+PATIENT = "60s"  # a timeout for tests that are not about timeouts
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,7 @@ class Searches:
 
     def ask(self, method: str, path: str, body: Any = None, **params: Any) -> Any:
         """Return the node's response to a request."""
+        params = {**params, "request_timeout": 120}
         return self.engine.client.transport.perform_request(method, path, params=params, body=body)
 
     def pipeline(self, url: str | list[str], **config: Any) -> str:
