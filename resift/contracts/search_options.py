@@ -41,7 +41,7 @@ class RewritingOptions(Struct, frozen=True, kw_only=True):
         Window | None,
         documented(
             "number of hits on each shard that are rescored; later hits keep the order of the engine",
-            "100; 400 in a session that has learned something",
+            "100; in a session that has learned something 400, or 500 in an index without our vectors",
         ),
     ] = None
     alpha: Annotated[
@@ -98,6 +98,10 @@ class PipelineOptions(RewritingOptions, frozen=True, kw_only=True):
         str | None, documented("the text that the search is about, if the query of the body does not contain it")
     ] = field(default=None, name="query")
     session: Annotated[str | None, documented("the session whose judgements count")] = None
+    scroll: Annotated[
+        bool,
+        documented("whether the search is a scroll, which a search body does not say, and OpenSearch cannot rescore"),
+    ] = False
 
 
 class Question(RewritingOptions, frozen=True):

@@ -106,6 +106,11 @@ class Query:
         return isinstance(ext, Mapping) and ext.get("mmr") is not None
 
     @property
+    def is_sliced_scroll(self) -> bool:
+        """Whether the search is a slice of a scroll. A slice of a point in time is not a scroll."""
+        return "slice" in self.body and "pit" not in self.body
+
+    @property
     def text_query(self) -> TextQuery | None:
         """The text clause and the filters of a plain text search, or None for any other query.
 

@@ -71,7 +71,7 @@ def rewrite_in_place(query: Query, knowledge: Knowledge, options: Options) -> Re
         notes.append(Note(Outcome.THRESHOLD if is_ranked else Outcome.SORTED))
     hidden = rewriter.judged if options.judged == "hide" else []
     demoted = rewriter.judged if options.judged == "demote" else []
-    if demoted and (rescore_obstacle(query) is not None or query.root.kind == HYBRID_KIND):
+    if demoted and (rescore_obstacle(query, options.scroll) is not None or query.root.kind == HYBRID_KIND):
         notes.append(Note(Outcome.NOT_DEMOTED))
         demoted = []
     if changed is query.root.raw and not demoted and not hidden:

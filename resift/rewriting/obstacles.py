@@ -26,7 +26,7 @@ def rewrite_obstacle(query: Query, knowledge: Knowledge, in_place: bool) -> Outc
         return fixed
     if body.get("size", 10) == 0:
         return Outcome.NO_HITS
-    if not in_place and "slice" in body and "pit" not in body:
+    if not in_place and query.is_sliced_scroll:
         return Outcome.SLICED
     if "query" not in body and "suggest" in body:
         return Outcome.NO_QUERY
@@ -53,14 +53,17 @@ def _fixed_form(query: Query) -> Outcome | None:
     return Outcome.MMR if query.has_mmr and root.kind not in VECTOR_KINDS else None
 
 
-def rescore_obstacle(query: Query) -> Outcome | None:
+def rescore_obstacle(query: Query, is_scroll: bool) -> Outcome | None:
     """Return the reason why OpenSearch cannot rescore the hits of a search, or None if it can.
 
     For example, OpenSearch does not rescore a search that is sorted by a field.
 
     Args:
         query: The parsed search body.
+        is_scroll: Whether the search is a scroll. The search body does not show this.
     """
+    if is_scroll:
+        return Outcome.SLICED
     if query.has_mmr:
         return Outcome.MMR
     if "collapse" in query.body:

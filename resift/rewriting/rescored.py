@@ -1,12 +1,14 @@
 """Rewriting of queries that search for words: expansion words and the similarity change the scores of their hits.
 
-:func:`rewrite_rescored` is the entrance. It has three ways:
+:func:`rewrite_rescored` is the entrance. It has two ways:
 
-1. OpenSearch cannot rescore the search (``sort``, ``collapse``, ``search_after``): the expansion words are added to the
-   query itself.
-2. The index has no vectors, so only expansion words are added. They are added to the query as well, so that they count
-   beyond the rescore window, and the query may be widened.
-3. All other searches: the query may be widened, and rescore stages add the other expansion words and the similarity.
+1. OpenSearch cannot rescore the search (``sort``, ``collapse``, ``search_after``, a scroll): the expansion words are
+   added to the query itself.
+2. All other searches: the query may be widened, and rescore stages add the other expansion words. If the index has
+   vectors, a further stage multiplies the scores by the similarity.
+
+Rescoring the first hits costs much less than adding the words to the query, where they are looked up in every matching
+document (``benchmarks/lexical_sessions.py``).
 """
 
 from __future__ import annotations
@@ -62,14 +64,11 @@ def rewrite_rescored(query: Query, knowledge: Knowledge, options: Options) -> Re
         add.
     """
     rewriter = _Rewriter(query, knowledge, options)
-    obstacle = rescore_obstacle(query)
+    obstacle = rescore_obstacle(query, options.scroll)
     if obstacle is not None:
         body = rewriter.with_words_in_query(is_ranked=query.is_sorted_by_score(only_first=True))
         return Rewritten(body=body or query.body, outcome=obstacle, knowledge=knowledge, options=options)
-    if knowledge.vector is None and options.judged != "demote":
-        body = rewriter.with_words_in_query(is_ranked=True, may_widen=True)
-    else:
-        body = rewriter.with_stages()
+    body = rewriter.with_stages()
     if body is None:
         outcome = Outcome.NOTHING_TO_ADD if rewriter.may_change_query else Outcome.TOO_MANY_CLAUSES
         return Rewritten(body=query.body, outcome=outcome, knowledge=knowledge, options=options)
@@ -87,9 +86,8 @@ class _Rewriter:
     """Builds the rewritten search body of a text search.
 
     The constructor chooses the expansion words and the judged documents to use. There are two methods that build the
-    body. :meth:`with_stages` adds rescore stages, which can multiply the scores of the top hits by their similarity to
-    the query vector. :meth:`with_words_in_query` adds expansion words to the query, for searches that cannot be
-    rescored or need no rescoring.
+    body. :meth:`with_stages` adds rescore stages, which change the scores of the top hits.
+    :meth:`with_words_in_query` adds expansion words to the query, for searches that cannot be rescored.
 
     Attributes:
         may_change_query: Whether clauses can be added to the query without exceeding OpenSearch's limit on the number
@@ -109,7 +107,7 @@ class _Rewriter:
         self._has_min_score = query.body.get("min_score") is not None
         may_widen = options.widen and not self._has_min_score and self.may_change_query
         self._text_query = query.text_query if may_widen else None
-        self._plan_words(knowledge.fields or query.root.searched_fields or ())
+        self._plan_words(_word_fields(query, knowledge))
         self._plan_documents()
 
     def _plan_words(self, fields: Sequence[str]) -> None:
@@ -171,7 +169,7 @@ class _Rewriter:
         nearest = self._knowledge.related_words if self._related_words else {}
         return list(dict.fromkeys(word for weights in nearest.values() for word in weights))
 
-    def with_words_in_query(self, is_ranked: bool, may_widen: bool = False) -> Body | None:
+    def with_words_in_query(self, is_ranked: bool) -> Body | None:
         """Build the search body with the expansion words in the query itself, without rescore stages.
 
         With the option ``judged="hide"``, the judged documents are excluded.
@@ -179,29 +177,23 @@ class _Rewriter:
         Args:
             is_ranked: Whether hits are ranked by their scores. If not, expansion words would have no effect, so they
                 are not added.
-            may_widen: Whether documents that match only expansion words or related words may be hits, too.
 
         Returns:
             The new search body, or None if there is nothing to add or exclude.
         """
         if not self.may_change_query:
             return None
-        widening_count = min(self._widening_count, len(self._words)) if may_widen else 0
-        is_widened = may_widen and bool(widening_count or self._related_words)
         words: list[Body] = []
         irrelevant: list[Body] = []
         if is_ranked and not self._has_min_score:
-            words = self._without_judged(self._words[widening_count : self._room])
+            words = self._without_judged(self._words[: self._room])
             irrelevant = self._irrelevant
-        if not words and not is_widened and not irrelevant and not self._hidden:
+        if not words and not irrelevant and not self._hidden:
             return None
-        query = self._widened_query() if is_widened else self._raw
-        if words:
-            query = self._with_unmoved_scaled(query)
+        query = self._with_unmoved_scaled(self._raw) if words else self._raw
         query = scaled(query, irrelevant, self._knowledge.irrelevant_factor)
         body = {**self._body, "query": named_bool(must=[query], should=words, must_not=self._hidden)}
-        # The highlights of a widened query show the words by which a document matches.
-        return body if self._options.widen else body | highlight_of(self._body, self._highlighted)
+        return body | highlight_of(self._body, self._highlighted)
 
     def with_stages(self) -> Body | None:
         """Build the search body with rescore stages, or return None if there is nothing to add."""
@@ -294,7 +286,7 @@ class _Rewriter:
             stages.append(rescore_stage(window_size, {"bool": {"should": words}}, "total"))
         factors = self._factors()
         if factors:
-            query = {"bool": {"should": factors}} if self._unmoved else factors[0]
+            query = factors[0] if len(factors) == 1 else {"bool": {"should": factors}}
             stages.append(rescore_stage(window_size, query, "multiply"))
         if self._demoted:
             stages.append(demotion_stage(window_size, self._demoted))
@@ -305,7 +297,7 @@ class _Rewriter:
 
         The first clause multiplies the score of a hit by a factor that increases with its similarity to the query
         vector. The clause is left out if the similarity has no weight. For each document that should keep its rank, a
-        further clause contains a fixed factor.
+        further clause contains a fixed factor. Without vectors, a factor below 1 moves irrelevant documents down.
         """
         knowledge = self._knowledge
         beta = 0.0 if knowledge.vector is None else self._options.beta
@@ -320,7 +312,21 @@ class _Rewriter:
             factors += [
                 constant_score(self._documents([id])[0], unmoved_factor(knowledge, id, beta)) for id in self._unmoved
             ]
-        return factors
+        return factors + [constant_score(documents, knowledge.irrelevant_factor) for documents in self._irrelevant]
+
+
+def _word_fields(query: Query, knowledge: Knowledge) -> Sequence[str]:
+    """Return the fields in which expansion words are searched. If empty, all fields are searched.
+
+    With vectors, these are all text fields, whose texts the vectors represent. Without vectors, these are the fields
+    that the query itself searches.
+
+    Args:
+        query: The parsed search body.
+        knowledge: The knowledge about the search, which includes the text fields of the index.
+    """
+    searched = query.root.searched_fields or ()
+    return (searched or knowledge.fields) if knowledge.vector is None else (knowledge.fields or searched)
 
 
 def _highlighted_query(root: Clause, field_types: Sequence[FieldTypes]) -> Body:

@@ -17,7 +17,7 @@ from resift.query.dsl import Body
 from resift.rewriting.clauses import named_bool
 from resift.rewriting.in_place import rewrite_in_place
 from resift.rewriting.knowledge import Knowledge
-from resift.rewriting.obstacles import rewrite_obstacle
+from resift.rewriting.obstacles import rescore_obstacle, rewrite_obstacle
 from resift.rewriting.options import Options
 from resift.rewriting.outcome import Rewritten
 from resift.rewriting.rescored import rewrite_rescored
@@ -50,8 +50,9 @@ def rewrite(query: Query, knowledge: Knowledge, options: Options) -> Rewritten:
 def _puts_words_in_query(query: Query, knowledge: Knowledge, options: Options) -> bool:
     """Return whether expansion words are added to the query itself rather than in a rescore stage.
 
-    Words in the query also work for scroll searches, which OpenSearch cannot rescore. They are added there if the query
-    has text clauses, and if nothing but expansion words has to be added.
+    This is more expensive, because OpenSearch looks up the words for every matching document. It is done for searches
+    that OpenSearch cannot rescore, such as scrolls, if the query has text clauses, and if nothing but expansion words
+    has to be added.
 
     Args:
         query: The parsed search body.
@@ -60,7 +61,9 @@ def _puts_words_in_query(query: Query, knowledge: Knowledge, options: Options) -
     """
     if knowledge.vector is not None or not knowledge.expansion_words or options.widen or "min_score" in query.body:
         return False
-    return query.root.searched_fields is not None
+    if query.root.searched_fields is None:
+        return False
+    return query.is_sliced_scroll or rescore_obstacle(query, options.scroll) is not None
 
 
 def named_query(query: Query) -> Body:

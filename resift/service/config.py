@@ -83,7 +83,8 @@ class Config(Struct, frozen=True, kw_only=True):
     window: Annotated[
         Window,
         documented(
-            "number of hits that each shard rescores (`window_size`); at least 400 in a session that has learned"
+            "number of hits that each shard rescores (`window_size`); in a session that has learned, at least 400, or "
+            "500 in an index without our vectors"
         ),
     ] = 100
     alpha: Annotated[

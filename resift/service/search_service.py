@@ -67,6 +67,8 @@ _CACHED_INFOS = 1000
 _FIELD_SECONDS = 600.0
 SESSION_WINDOW = 400
 """Smallest default ``window_size`` of a search in a session that has learned something about the query."""
+LEXICAL_SESSION_WINDOW = 500
+"""The same for an index without vectors. With 200 hits, nDCG@10 falls by up to 0.3 (x 100)."""
 # Defaults of a search that is widened by related words. What they find is ordered by the similarity, further down.
 _WIDENED_WINDOW = 200
 _WIDENED_KNN = 100
@@ -480,7 +482,7 @@ class SearchService:
         config, is_widened = self.config, bool(knowledge.related_words)
         window, knn = options.window, options.knn
         if window is None:
-            window = config.window if knowledge.feedback is None else max(config.window, SESSION_WINDOW)
+            window = config.window if knowledge.feedback is None else max(config.window, session_window(knowledge))
             window = max(window, _WIDENED_WINDOW) if is_widened else window
         if knn is None:
             knn = max(config.knn, _WIDENED_KNN if is_widened else 0)
@@ -655,6 +657,15 @@ def _late_reranking(late: LateInteraction | None, rewritten: Rewritten) -> Reran
         return None
     window_size = rewritten.options.window_size
     return Reranking(method="late", scores=late.trusted_scores, alpha=late.alpha, window_size=window_size)
+
+
+def session_window(knowledge: Knowledge) -> int:
+    """Return the smallest default ``window_size`` of a search in a session that has learned something about the query.
+
+    Args:
+        knowledge: The knowledge about the search, which shows whether the index has vectors.
+    """
+    return LEXICAL_SESSION_WINDOW if knowledge.vector is None else SESSION_WINDOW
 
 
 def session_summary(session: StoredSession) -> dict[str, Any]:

@@ -12,15 +12,15 @@ from resift.arrays import Floats
 from resift.contracts.documents import Document, IndexInfo
 from resift.contracts.engine import Engine
 from resift.embedded.engine import SqliteEngine
-from resift.feedback.feedback import Feedback
 from resift.feedback.judgements import JudgedDocument
 from resift.query.body import parse
 from resift.query.dsl import MAX_RESULTS
 from resift.query.questions import distinctive_words, question_clause
+from resift.rewriting.knowledge import Knowledge
 from resift.rewriting.options import Options
 from resift.rewriting.rewrite import rewrite
 from resift.service.config import Config
-from resift.service.search_service import SESSION_WINDOW
+from resift.service.search_service import session_window
 from resift.sessions.knowledge import EncodedQuery, knowledge_of, scoped_feedback
 from resift.sessions.samples import Samples, WordSelector
 from resift.sessions.sessions import MAX_QUERY
@@ -103,7 +103,7 @@ class IndexSearch:
             text=text,
             expansion_words=self._word_selector.select(feedback, info),
         )
-        options = self._options(search, feedback)
+        options = self._options(search, knowledge)
         size = max(RANKED, options.window_size)
         body = {"query": question_clause(text, info.fields), "size": size, "_source": False}
         rewritten = rewrite(parse(body), knowledge, options).body
@@ -111,22 +111,23 @@ class IndexSearch:
         positions = np.array([self._positions[hit["_id"]] for hit in hits], np.int64)
         return Hits(positions, np.array([hit["_score"] for hit in hits], np.float64), options.window_size)
 
-    def _options(self, search: SimulatedSearch, feedback: Feedback | None) -> Options:
+    def _options(self, search: SimulatedSearch, knowledge: Knowledge) -> Options:
         """Choose the weight of the vectors and the size of the rescore window for a search.
 
         Args:
             search: The simulated search.
-            feedback: The feedback of the session, or None for a search without a session.
+            knowledge: The knowledge about the search, with the feedback of its session.
 
         Returns:
             The options for rewriting the query.
         """
         known = None if search.known_share is None else search.known_share(search.text)
+        feedback = knowledge.feedback
         if feedback is None:
             alpha, window = discount_alpha(search.alpha, known), self.defaults.window
         else:
             alpha = feedback.adjusted_alpha(search.alpha, search.max_alpha, known, self.info.tuning.strength)
-            window = SESSION_WINDOW
+            window = session_window(knowledge)
         window = min(len(self._positions), MAX_RESULTS) if search.whole else window
         return Options(alpha=alpha, window=window, widen=True, knn=self.defaults.knn)
 

@@ -72,7 +72,7 @@ def test_a_scroll_of_one_shard_reads_to_its_end(shop: Index, served: Served, ope
     resift_command("attach", shop.name, opensearch_url)
     assert is_rewritten(shop, served, name)
     one = {"preference": "_shards:0", "scroll": "1m"}
-    body = {"query": WORDS, "size": 2, "ext": {"ml_inference": {"session": "anna"}}}
+    body = {"query": WORDS, "size": 2, "ext": {"ml_inference": {"session": "anna", "scroll": True}}}
     page = shop.cluster.request("POST", f"/{shop.name}/_search", body, search_pipeline=name, **one)
     assert all("resift" in hit["matched_queries"] for hit in page["hits"]["hits"])
     total, found = page["hits"]["total"]["value"], list[str]()

@@ -352,8 +352,6 @@ def test_no_option_makes_a_search_fail(
     plain = three_ways.send(search)
     failures = {}
     for option, values in OPTIONS.items():
-        if option == "demote" and "scroll" in search.params:  # OpenSearch does not rescore a scroll (docs/rewriting.md)
-            continue
         body, outcome = three_ways.rewritten(search, plain, **values)
         answer = three_ways.send(search, body)
         if (answer.is_success, answer.failed_shards) != (plain.is_success, plain.failed_shards):

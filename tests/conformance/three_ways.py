@@ -225,7 +225,9 @@ class ThreeWays:
     def _rewrite_in(self, session: str, search: Search, **options: Any) -> tuple[Answer | None, Json, str]:
         """Have the service rewrite the body of a search in a session, and remove Resift's options from the result."""
         ext = search.body.get("ext", {})
-        asked = {**search.body, "ext": {**ext, "ml_inference": {"session": session, **options}}}
+        # A body does not show that the search is a scroll, which OpenSearch cannot rescore.
+        options = {"session": session, "scroll": "scroll" in search.params, **options}
+        asked = {**search.body, "ext": {**ext, "ml_inference": options}}
         failure, body, outcome = self._rewrite(search, asked)
         # a cluster may lack the plugin that reads our options
         body = {name: value for name, value in body.items() if name != "ext"}

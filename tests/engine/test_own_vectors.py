@@ -330,7 +330,7 @@ def test_a_scroll_of_one_shard_reads_to_its_end(own: Own, model: Model, kind: st
         "knn": near,
         "bool": {"bool": {"should": [TEXT, near]}},
     }
-    asked = {"ext": {"ml_inference": {"query": "fire", "session": SESSION}}}
+    asked = {"ext": {"ml_inference": {"query": "fire", "session": SESSION, "scroll": True}}}
     body, only = {"query": queries[kind], "size": 7}, {"preference": "_shards:0"}
     whole = search(own, {**body, "size": COUNT}, **only)
     with user_pipeline(own) as name:

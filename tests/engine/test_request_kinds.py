@@ -135,7 +135,7 @@ def test_groups_are_ordered_by_their_best_hits_with_the_sessions_words(
 
 
 @pytest.mark.since(3, "what older ones do at such a page is not known")
-def test_a_scroll_of_one_shard_goes_on_where_it_is_sorted_or_names_no_pipeline(rewritten_node: Node) -> None:
+def test_a_scroll_of_one_shard_goes_on_if_it_is_sorted_or_stated_or_names_no_pipeline(rewritten_node: Node) -> None:
     node = rewritten_node
 
     def pages_of(body: Body, pipeline: str) -> int:
@@ -152,6 +152,8 @@ def test_a_scroll_of_one_shard_goes_on_where_it_is_sorted_or_names_no_pipeline(r
     assert count > 4
     for sort in (["_doc"], [{"tag": "desc"}]):
         assert pages_of({"sort": sort}, node.pipeline) == count
+    stated = {"ml_inference": {**ASKED["ml_inference"], "scroll": True}}
+    assert pages_of({"ext": stated}, node.pipeline) == count
     # once OpenSearch goes on with it the pages that warn of this have to change
     with pytest.raises(TransportError, match="rescoreDocIds"):
         pages_of({}, node.pipeline)

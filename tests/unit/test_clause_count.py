@@ -132,15 +132,17 @@ def test_no_rewritten_query_exceeds_the_limit(query: Any, judged: str, attached:
 
 
 def test_fewer_words_are_added_to_a_query_of_many_fields() -> None:
-    narrow = rewritten(TEXT).body["query"]
-    wide = rewritten({"multi_match": {"query": "bush fire", "fields": ["title", "attr_*"]}}).body["query"]
+    narrow = rewritten(TEXT, scroll=True).body["query"]
+    multi_match = {"multi_match": {"query": "bush fire", "fields": ["title", "attr_*"]}}
+    wide = rewritten(multi_match, scroll=True).body["query"]
     assert len(SESSION.expansion_words) == str(narrow).count("word")
     assert 0 < str(wide).count("word") < 15
 
 
 def test_a_query_of_too_many_clauses_stays_as_it_came() -> None:
     query = {"bool": {"must": [TEXT], "filter": [{"bool": {"should": terms(1020)}}]}}
-    found = rewritten(query)
+    # Without a scroll, the words are a rescore stage, which is a query of its own.
+    found = rewritten(query, scroll=True)
     assert (found.body, found.outcome) == ({"query": query}, Outcome.TOO_MANY_CLAUSES)
     assert found.reason == "the query has almost as many clauses as OpenSearch allows"
 

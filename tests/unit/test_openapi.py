@@ -20,7 +20,7 @@ from resift.embedded.engine import SqliteEngine
 from resift.errors import ResiftError
 from resift.feedback.judgements import GRADES, SOURCES
 from resift.reranker import Config, create_app
-from resift.service.search_service import SESSION_WINDOW
+from resift.service.search_service import LEXICAL_SESSION_WINDOW, SESSION_WINDOW
 from resift.sessions.sessions import MAX_DOCUMENT_ID, MAX_INDEX, MAX_JUDGEMENTS
 from resift.vectors.weights import DEFAULT_ALPHA
 
@@ -191,7 +191,10 @@ def test_values_outside_the_documented_limits_are_refused(client: FlaskClient, n
 def test_limits_and_defaults_in_descriptions_equal_the_code() -> None:
     schemas, config = SPEC["components"]["schemas"], Config()
     search = schemas["SearchRequest"]["properties"]
-    assert search["window"]["x-default"] == f"{config.window}; {SESSION_WINDOW} in a session that has learned something"
+    assert search["window"]["x-default"] == (
+        f"{config.window}; in a session that has learned something {SESSION_WINDOW}, or {LEXICAL_SESSION_WINDOW} in an "
+        "index without our vectors"
+    )
     assert (config.alpha, config.max_text) == (None, search["query"]["anyOf"][0]["maxLength"])
     assert search["alpha"]["x-default"] == f"the weight of the model, such as {DEFAULT_ALPHA}"
     assert search["knn"]["x-default"].partition(";")[0] == str(config.knn)

@@ -121,9 +121,8 @@ def test_expansion_words_use_the_querys_fields_if_the_index_has_none(query: Any,
     assert {tuple(clause["fields"]) for clause in added_clauses(found.body["rescore"])} == {tuple(fields)}
 
 
-@pytest.mark.parametrize("more", [{}, {"collapse": {"field": "n"}}])
-def test_expansion_words_in_the_query_are_not_highlighted(more: dict[str, Any]) -> None:
-    body = {"query": QUERY, "highlight": {"fields": {"text": {}}}, **more}
+def test_expansion_words_in_the_query_are_not_highlighted() -> None:
+    body = {"query": QUERY, "highlight": {"fields": {"text": {}}}, "collapse": {"field": "n"}}
     found = rewritten(body, replace(SESSION, vector=None, mask=None))
     assert asked_words(found.body["query"])
     assert found.body["highlight"] == {"highlight_query": QUERY, "fields": {"text": {}}}
@@ -137,7 +136,7 @@ def test_a_range_of_numbers_is_not_highlighted(vector: Any) -> None:
     for field, highlighted in (("n", {"match_all": {}}), ("tag", {"range": {"tag": {"gte": "2"}}})):
         body = {"query": {"range": {field: {"gte": "2"}}}, "highlight": {"fields": {"text": {}}}}
         found = rewritten(body, knowledge).body
-        if vector is None or field == "n":
+        if field == "n":
             assert found["highlight"]["highlight_query"] == highlighted
         else:
             assert found["highlight"] == body["highlight"]
@@ -147,16 +146,33 @@ def test_an_index_without_vectors_uses_expansion_words_only() -> None:
     wordy = replace(SESSION, vector=None, mask=None, unmoved={})
     found = rewritten({"query": QUERY}, wordy, alpha=1, knn=5)
     assert found.outcome is Outcome.REWRITTEN
-    # in the query, not in a rescoring, which scrolls do not have
-    assert set(found.body) == {"query"}
-    assert clauses_of(found.body, "match")[0] == QUERY["match"]
-    assert asked_words(found.body) == list(TERMS)
-    widened = rewritten({"query": QUERY}, wordy, alpha=1, knn=5, widen=True).body
-    assert set(widened) == {"query"}
-    assert clauses_of(widened, "knn") == []
-    # each word once: the strongest as alternatives of the query, the others beside it
-    assert sorted(asked_words(widened)) == sorted(TERMS)
+    assert found.body["query"] == {"bool": {"must": [QUERY], "filter": [NAMED]}}
+    ((mode, words),) = stages(found)
+    assert (mode, asked_words(words)) == ("total", list(TERMS))
+    widened = rewritten({"query": QUERY}, wordy, alpha=1, knn=5, widen=True)
+    assert clauses_of(widened.body, "knn") == []
+    # each word once: the strongest as alternatives of the query, the others in the rescore stage
+    assert asked_words(widened.body["query"]["bool"]["must"][0]["bool"]["should"][1:]) == list(TERMS)[:WIDENING_WORDS]
+    assert asked_words(stages(widened)) == list(TERMS)[WIDENING_WORDS:]
     assert rewritten({"query": QUERY}, replace(PLAIN, vector=None)).outcome is Outcome.NOTHING_TO_ADD
+
+
+def test_without_vectors_words_are_searched_in_the_fields_of_the_query() -> None:
+    for query, fields in ((QUERY, ["text"]), ({"term": {"n": 1}}, FIELDS)):
+        found = rewritten({"query": query}, replace(SESSION, vector=None, mask=None, unmoved={}))
+        assert {tuple(clause["fields"]) for clause in added_clauses(stages(found))} == {tuple(fields)}
+
+
+@pytest.mark.parametrize("slice", [{}, {"slice": {"id": 0, "max": 2}}])
+def test_words_are_part_of_the_query_of_a_scroll(slice: dict[str, Any]) -> None:
+    body, lexical = {"query": QUERY, **slice}, replace(SESSION, vector=None, mask=None, unmoved={})
+    found = rewritten(body, lexical, scroll=not slice)
+    assert "rescore" not in found.body
+    assert asked_words(found.body["query"]) == list(TERMS)
+    # with vectors, a slice is left alone, and so is the similarity in a scroll
+    with_vectors = rewritten(body, SESSION, scroll=not slice)
+    assert with_vectors.outcome is Outcome.SLICED
+    assert "rescore" not in with_vectors.body
 
 
 def test_irrelevant_documents_are_demoted_without_vectors() -> None:
@@ -164,13 +180,20 @@ def test_irrelevant_documents_are_demoted_without_vectors() -> None:
     feedback = Feedback.learn(np.zeros((0, 3), np.float32), VECTOR[None])
     known = Knowledge(text="bush fire", fields=FIELDS, judged=("bad",), documents=documents, feedback=feedback)
     assert known.irrelevant_factor == 0.5
-    for more in ({}, {"collapse": {"field": "n"}}, {"search_after": [1.0], "sort": ["_score", "n"]}):
+    bad = {"ids": {"values": ["bad"]}}
+    rescored = rewritten({"query": QUERY}, known)
+    assert stages(rescored) == [("multiply", {"constant_score": {"filter": bad, "boost": 0.5}})]
+    for more in ({"collapse": {"field": "n"}}, {"search_after": [1.0], "sort": ["_score", "n"]}):
         (inner,) = rewritten({"query": QUERY, **more}, known).body["query"]["bool"]["must"]
-        assert inner["function_score"]["functions"] == [{"filter": {"ids": {"values": ["bad"]}}, "weight": 0.5}]
-    # with vectors of ours the similarity does it, and a smallest score is one of the query itself
-    assert [mode for mode, _ in stages(rewritten({"query": QUERY}, replace(known, vector=VECTOR)))] == ["multiply"]
-    by_score = {"query": QUERY, "collapse": {"field": "n"}, "min_score": 1}
-    assert rewritten(by_score, known).body == by_score
+        assert inner["function_score"]["functions"] == [{"filter": bad, "weight": 0.5}]
+    # with vectors, the similarity does it
+    ((_, similarity),) = stages(rewritten({"query": QUERY}, replace(known, vector=VECTOR)))
+    assert set(similarity) == {"script_score"}
+    # min_score applies to the score of the query itself, which rescoring does not change
+    by_score = {"query": QUERY, "min_score": 1}
+    assert stages(rewritten(by_score, known)) == stages(rescored)
+    grouped = {**by_score, "collapse": {"field": "n"}}
+    assert rewritten(grouped, known).body == grouped
 
 
 @pytest.mark.parametrize(("text", "length"), [("bush fire", 2**0.5), ("fire, bush fire", 5**0.5)])  # of its words
@@ -361,7 +384,7 @@ def test_judged_documents_keep_their_position_without_the_session() -> None:
             assert asked_words(part)
         share = 1 + sum(weight**2 for weight in TERMS.values()) ** 0.5
         fixed = {"filter": {"ids": {"values": ["k"]}}, "boost": pytest.approx(share * np.exp(beta * 1.5), rel=1e-6)}
-        *similarity, own = factors["bool"]["should"]
+        *similarity, own = factors["bool"]["should"] if beta else [factors]
         assert (mode, own) == ("multiply", {"constant_score": fixed})
         assert [one["script_score"]["query"] for one in similarity] == [{"bool": {"must_not": others}}] * bool(beta)
 
