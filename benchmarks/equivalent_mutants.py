@@ -65,7 +65,7 @@ EQUIVALENT = {
     ): "each product has one row and one column",
     (
         "resift/sessions/knowledge.py",
-        "self._learned: TtlCache[Feedback] = (TtlCache(_SECONDS, _CACHE_BYTES))",
+        "self._learned: TtlCache[Feedback] = (TtlCache(_SECONDS, _LEARNED_BYTES))",
     ): "what is kept for speed alone; keys hold all that it depends on",
     (
         "resift/sessions/sessions.py",

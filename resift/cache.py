@@ -42,6 +42,18 @@ class TtlCache(Generic[V]):
         entry = self._values.get(key)
         return None if entry is None or self.clock() - entry[0] > self.seconds else entry[1]
 
+    def get_all(self, keys: Mapping[K, Hashable]) -> dict[K, V]:
+        """Return the values of several items. Items that are missing or have expired are left out.
+
+        This is faster than a call of :meth:`get` for each item.
+
+        Args:
+            keys: A mapping from items to their keys in the cache.
+        """
+        oldest, values = self.clock() - self.seconds, self._values
+        entries = ((item, values.get(key)) for item, key in keys.items())
+        return {item: entry[1] for item, entry in entries if entry is not None and entry[0] >= oldest}
+
     def put(self, key: Hashable, value: V, size: int = 1) -> V:
         """Store a value in the cache, and return the value.
 
@@ -134,16 +146,12 @@ def get_or_fetch(
     Returns:
         A mapping from items to values. Items that ``fetch`` leaves out are missing.
     """
-    cached = _cached(cache, keys)
+    cached = cache.get_all(keys)
     if len(cached) == len(keys):
         return cached
     missing = tuple(key for item, key in keys.items() if item not in cached)
     with cache.loading(missing if group is None else group):
-        cached = _cached(cache, keys)
+        cached = cache.get_all(keys)
         items = [item for item in keys if item not in cached]
         fetched = fetch(items) if items else {}
         return cached | {item: cache.put(keys[item], value, size(value)) for item, value in fetched.items()}
-
-
-def _cached(cache: TtlCache[V], keys: Mapping[K, Hashable]) -> dict[K, V]:
-    return {item: value for item, key in keys.items() if (value := cache.get(key)) is not None}

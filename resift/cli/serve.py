@@ -17,6 +17,7 @@ import click
 
 from resift.cli.options import engine_option, model_option, port_option
 from resift.errors import BadInput
+from resift.memory import limit_arenas
 
 
 @click.command(epilog="Example: resift serve --engine http://127.0.0.1:9200 --workers 4")
@@ -93,6 +94,7 @@ def run(settings: Mapping[str, str], host: str, port: int, workers: int) -> None
     """
     os.environ.update(settings)
     _limit_blas_to_one_thread()
+    limit_arenas()
     _require_keys_beyond_this_machine(host)
 
     from resift.cli.http_server import HttpServer, bind

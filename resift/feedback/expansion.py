@@ -13,7 +13,8 @@ Source: Rocchio 1971, "Relevance feedback in information retrieval". The factors
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import ItemsView, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,38 @@ CARRIED_TERMS = 8
 
 Bag = Mapping[str, float]
 """The words of a document with their weights."""
+
+
+class PackedBag(Mapping[str, float]):
+    """A bag of words for caches, which takes a quarter of the memory of a dictionary.
+
+    Args:
+        bag: The words and their weights. Words that several bags share should be interned.
+    """
+
+    __slots__ = ("_weights", "_words")
+
+    def __init__(self, bag: Bag) -> None:
+        self._words, self._weights = tuple(bag), array("d", bag.values())
+
+    def __getitem__(self, word: str) -> float:
+        try:
+            return self._weights[self._words.index(word)]
+        except ValueError:
+            raise KeyError(word) from None
+
+    def __contains__(self, word: object) -> bool:
+        return word in self._words
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._words)
+
+    def __len__(self) -> int:
+        return len(self._words)
+
+    def items(self) -> ItemsView[str, float]:
+        """Return the words and their weights. The base class would search for each word."""
+        return dict(zip(self._words, self._weights, strict=True)).items()
 
 
 def expansion_terms(bags: Sequence[Bag], grades: NDArray[np.float64], is_for_query: Sequence[bool]) -> dict[str, float]:

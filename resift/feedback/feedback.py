@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.feedback.expansion import HALF_EVIDENCE, Bag, expansion_terms
+from resift.feedback.expansion import HALF_EVIDENCE, Bag, PackedBag, expansion_terms
 from resift.feedback.judgements import JudgedDocument
 from resift.feedback.mask import learn_mask
 from resift.feedback.methods import DEFAULT_METHOD, METHODS, Method, resolve_method
@@ -135,7 +135,7 @@ class Feedback:
             np.array(irrelevant, np.float32).reshape(-1, dim),
             method,
             grades=[document.judgement.grade for document in ordered],
-            bags=[bag_of_words(document.text, idf) for document in ordered] if method.expands else [],
+            bags=[PackedBag(bag_of_words(document.text, idf)) for document in ordered] if method.expands else [],
         )
         return replace(
             feedback,

@@ -6,14 +6,12 @@ queries with few hits.
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import re
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -22,6 +20,7 @@ from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine, Headers
 from resift.encoders.model import Model
 from resift.errors import ResiftError
+from resift.memory import release_memory
 from resift.query.dsl import Body, document_text, text_clause, values_of
 from resift.service.cards import title_field
 from resift.spelling import Speller
@@ -249,7 +248,8 @@ class SampledWords:
             log.warning("no words of index %r were sampled: %r", info.name, error)
         finally:
             self._cache.put((info.name, str(headers)), words)
-            _release_memory()
+            # After documents were sampled, the C library would otherwise retain about 30 MB.
+            release_memory()
             self._sampling.release()
 
     def _sources(self, info: IndexInfo, headers: Headers) -> list[Mapping[str, Any]]:
@@ -307,15 +307,6 @@ def _titles(sources: Sequence[Mapping[str, Any]], info: IndexInfo) -> list[str]:
         return []
     titles = (plain_text(str(value)).strip() for source in sources for value in values_of(source, name))
     return list(dict.fromkeys(titles))
-
-
-def _release_memory() -> None:
-    """Return unused memory to the operating system.
-
-    After documents were sampled, the C library (glibc) would otherwise keep about 30 MB.
-    """
-    with suppress(AttributeError, OSError, TypeError):  # malloc_trim only exists in glibc
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _may_be_misspelt(word: str) -> bool:

@@ -53,7 +53,8 @@ _CACHED_SESSIONS = 5000
 _PATIENCE = 10.0
 _PATIENCE_OF_PIPELINES = 0.3
 _ENTRY_BYTES = 600  # of a document in the cache, besides its vector and its text
-_WORD_BYTES = 70  # of a word in a document's bag of words: the word, its weight, their slot in a dictionary
+_LEARNED_BYTES = 8_000_000
+_WORD_BYTES = 16  # of a word in a document's bag of words: a reference to the word, and its weight
 
 
 class EncodedQuery(NamedTuple):
@@ -203,7 +204,7 @@ class KnowledgeLoader:
         self.word_selector = WordSelector(engine)
         self.fields = FieldLoader(engine, self.samples.draw)
         self._contents: TtlCache[Content] = TtlCache(_CACHE_BYTES, _SECONDS)
-        self._learned: TtlCache[Feedback] = TtlCache(_CACHE_BYTES, _SECONDS)
+        self._learned: TtlCache[Feedback] = TtlCache(_LEARNED_BYTES, _SECONDS)
         self._loaded: TtlCache[bool] = TtlCache(_CACHED_SESSIONS, _SECONDS)
         self.loader = Loader()
 
@@ -433,8 +434,8 @@ class KnowledgeLoader:
             return cached | (self._fetch_readable(index, still_missing, headers) if still_missing else {})
 
     def _cached(self, index: str, ids: Sequence[str], headers: Headers) -> dict[str, Content]:
-        contents = ((id, self._contents.get((index, id, str(headers)))) for id in ids)
-        return {id: content for id, content in contents if content is not None}
+        caller = str(headers)
+        return self._contents.get_all({id: (index, id, caller) for id in ids})
 
     def _fetch_readable(self, index: str, ids: Sequence[str], headers: Headers) -> dict[str, Content]:
         """Fetch documents like :meth:`fetch`, but skip documents that cannot be read instead of raising an error.

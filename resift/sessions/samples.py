@@ -26,7 +26,7 @@ MAX_EXPANSION_WORDS = 25
 SMALLEST_WEIGHT = 0.1
 _SECONDS = 600.0  # lifetime of samples and counts in the cache
 _CACHED_SAMPLES = 64
-_CACHED_WORDS = 100_000
+_CACHED_WORDS = 30_000
 _SAMPLE_SIZE = 300
 # In an index with fewer documents most words occur in a single document, which says nothing about them.
 _FEW_DOCUMENTS = 100
@@ -117,9 +117,9 @@ class WordSelector:
             A selection value after Robertson (1990), "On term selection for query expansion".
         """
         candidates = {} if feedback is None else feedback.expansion_terms
-        keys = {word: (info.name, str(headers), word) for word in candidates}
         # Sessions have words in common, so their words are counted one session after the other.
         group = (info.name, str(headers))
+        keys = {word: (group, word) for word in candidates}
         values = get_or_fetch(
             self._cache, keys, lambda words: self._selection_values(words, info, headers), group=group
         )
