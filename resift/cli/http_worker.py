@@ -32,6 +32,7 @@ from waitress.task import ErrorTask, WSGITask
 
 from resift.cli.lanes import Lanes
 from resift.errors import DeadlineExceeded, RequestTimeout, ResiftError, TooBusy
+from resift.memory import release_memory
 from resift.reranker.access.requests import REQUEST_ID_HEADER, Keys, request_id
 from resift.reranker.queueing import LONGEST_WAIT, WAITED
 from resift.reranker.request_log import http_error, identified
@@ -43,8 +44,10 @@ _FILES = 3  # maximum number of open files of a connection: its socket, and temp
 _OTHER_FILES = 500  # number of open files that are reserved for other purposes
 _HEAD = 64 * 1024  # maximum bytes of a request's head
 _RECEIVED_AT_ONCE = 64 * 1024  # bytes that are read from a socket at a time
+_SENT_AT_ONCE = 64 * 1024  # bytes of a response that are collected before they are sent
 _SENT_IN_TIME = 2**20  # bytes that a slow client must read within a deadline to get another deadline
 _ACCEPTED_AT_ONCE = 100  # maximum number of connections that are accepted in a turn
+_RELEASE_SECONDS = 30.0  # seconds after which unused memory is returned to the operating system
 _RETRY_SECONDS = 5  # value of Retry-After
 # Seconds that a request has waited when the server checks whether its caller has gone away. A caller that closes only
 # its half of the connection, and waits for the answer, is therefore answered as long as the service is not overloaded.
@@ -56,6 +59,7 @@ class HttpWorker(Worker):  # type: ignore[misc]
     """A worker process of ``resift serve``, which answers HTTP requests with the Flask application."""
 
     _next_check = 0.0
+    _next_release = 0.0
 
     def init_signals(self) -> None:
         """Install the signal handlers of the worker, and unblock signals.
@@ -88,6 +92,7 @@ class HttpWorker(Worker):  # type: ignore[misc]
             connection_limit=max_connections
             + _OTHER_FILES,  # beyond this limit waitress would stop to accept connections
             recv_bytes=_RECEIVED_AT_ONCE,
+            send_bytes=_SENT_AT_ONCE,
             max_request_header_size=_HEAD,
             max_request_body_size=config.max_body + 1,  # waitress refuses a body of exactly this size
         )
@@ -117,6 +122,9 @@ class HttpWorker(Worker):  # type: ignore[misc]
         if now >= self._next_check or stopping:
             self.notify()  # otherwise gunicorn would kill this process because it seems to hang
             self._next_check = now + min(1.0, max_seconds / 4)
+            if now >= self._next_release:
+                release_memory()
+                self._next_release = now + _RELEASE_SECONDS
             for connection in list(server.active_channels.values()):
                 connection.check(now, max_seconds, 0.0 if stopping else KEEP_ALIVE)
 
@@ -233,6 +241,11 @@ class _Task(WSGITask):  # type: ignore[misc]
 
     The WSGI environment of the request states how long the request has waited for a thread.
     """
+
+    def finish(self) -> None:
+        """Complete the response, and send it. A short response is sent at once, together with its head."""
+        super().finish()
+        self.channel.flush()
 
     def get_environment(self) -> dict[str, Any]:
         """Return the WSGI environment."""
@@ -381,6 +394,12 @@ class Connection(HTTPChannel):  # type: ignore[misc]
         """Send a part of the response."""
         self.response_started, self.used = True, time.monotonic()
         return super().write_soon(data)
+
+    def flush(self) -> None:
+        """Send as much of the response as the client accepts. The main loop sends the rest."""
+        with self.outbuf_lock:
+            if self.total_outbufs_len:
+                self._flush_exception(self._flush_some, do_close=False)
 
     def writable(self) -> bool:
         """Return whether the main loop has data to send on this connection.

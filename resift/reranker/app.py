@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from flask import Flask, Response, render_template, request
@@ -39,6 +40,14 @@ from resift.version import __version__
 log = logging.getLogger(__name__)
 
 
+class _Application(Flask):
+    """A Flask application without asynchronous functions."""
+
+    def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function unchanged. Flask would inspect the view and each hook again in every request."""
+        return func
+
+
 def create_app(config: Config | None = None, *, engine: Engine | None = None, model: Model | None = None) -> Flask:
     """Create the Flask application of the search service.
 
@@ -55,7 +64,7 @@ def create_app(config: Config | None = None, *, engine: Engine | None = None, mo
         SessionsUnavailable: The file of the sessions cannot be opened.
     """
     config = config or Config.from_environment()
-    app = Flask(__name__)
+    app = _Application(__name__)
     app.json = JsonProvider(app)
     # Werkzeug would redirect /v1//search with an HTML page. Without merging, the answer is 404 as JSON.
     app.url_map.merge_slashes = False

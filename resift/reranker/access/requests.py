@@ -13,11 +13,12 @@ from __future__ import annotations
 import hmac
 import logging
 import os
+import random
 import re
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from flask import Flask, Response, current_app, g, has_app_context, has_request_context, request
@@ -133,7 +134,7 @@ def request_id(headers: Mapping[str, str] | Headers) -> str:
         headers: The headers of the request.
     """
     ids = (headers.get(name, "") for name in (OPAQUE_ID_HEADER, REQUEST_ID_HEADER))
-    return next(filter(_ID.fullmatch, ids), None) or uuid.uuid4().hex
+    return next(filter(_ID.fullmatch, ids), None) or f"{random.getrandbits(128):032x}"
 
 
 class Keys:
@@ -279,8 +280,8 @@ def protect_browsers(app: Flask, keys: Keys, hosts: Sequence[str], origins: Sequ
 
     @app.after_request
     def add_headers(response: Response) -> Response:
-        for name, value in _HEADERS.items():
-            response.headers.setdefault(name, value)
+        present = {name.lower() for name, _ in response.headers}
+        response.headers.extend([header for header in _HEADERS.items() if header[0].lower() not in present])
         if origins:
             response.vary.add("Origin")
         origin = request.headers.get("Origin")
@@ -447,11 +448,13 @@ def add_metrics(app: Flask) -> None:
     for name, description in _COUNTERS.items():
         app.extensions[name] = Counter(f"resift_{name}", description, ["outcome"], registry=registry)
 
+    counter_of, histogram_of = cache(count.labels), cache(seconds.labels)
+
     @app.after_request
     def end(response: Response) -> Response:
         endpoint = request.endpoint or "none"
-        count.labels(endpoint, response.status_code).inc()
-        seconds.labels(endpoint).observe(time.perf_counter() - g.get("started", time.perf_counter()))
+        counter_of(endpoint, response.status_code).inc()
+        histogram_of(endpoint).observe(time.perf_counter() - g.get("started", time.perf_counter()))
         return response
 
     @app.get("/metrics")
