@@ -74,7 +74,7 @@ class Cluster:
 
     def attach(self, index: str) -> subprocess.Popen[bytes]:
         """Start a process of ``resift attach`` with vectors and default pipelines for an index."""
-        options = ["--no-adapt", "--default-pipelines", "--yes", "--engine", self.address]
+        options = ["--force", "--no-adapt", "--default-pipelines", "--yes", "--engine", self.address]
         command = [sys.executable, "-m", "resift", "attach", index, "--vectors", *options]
         with (self.folder / f"attach-{index}.log").open("ab") as log:
             return subprocess.Popen(command, cwd=self.folder, stdout=log, stderr=log)

@@ -61,7 +61,7 @@ def cost(url: str, documents: Sequence[tuple[str, str]], rounds: int) -> dict[st
         for index in (INDEX, ATTACHED, FLOATS):
             _index(engine, index, documents)
         start = time.perf_counter()
-        done = resift.attach(url, ATTACHED, vectors=True, adapt=False, fields=FIELDS).run()
+        done = resift.attach(url, ATTACHED, vectors=True, force=True, adapt=False, fields=FIELDS).run()
         whole, (attached,) = time.perf_counter() - start, done.indices
         _attach_floats(engine, model)
         time.sleep(_SYNCED)

@@ -121,7 +121,9 @@ def attach(typist: Typist) -> str:
     headers = {"Content-Type": "application/x-ndjson"}
     urllib.request.urlopen(urllib.request.Request(f"{url}/{index}/_bulk?refresh=true", body, headers)).close()
     typist.undone.callback(lambda: typist.type(f"curl -s -X DELETE {url}/{index}"))
-    typist.type(f"resift attach {index} --vectors --yes --out own", "resift attach INDEX --vectors --yes")
+    typist.type(
+        f"resift attach {index} --vectors --force --yes --out own", "resift attach INDEX --vectors --force --yes"
+    )
     model = "own" if (typist.folder / "own").exists() else "resift-en"
     address = typist.serve(free_port(), "resift serve --model INDEX-model &", model)
     typist.undone.callback(lambda: typist.type(f"resift uninstall --yes --name {name}"))

@@ -268,7 +268,7 @@ def cost(data: Path, url: str, rounds: int = 10) -> dict[str, float]:
     engine, client, name = OpenSearchEngine(url, timeout=300), Client(url), "other-words"
     try:
         _index(engine, name, [(row["title"], row["text"]) for row in rows])
-        resift.attach(url, name, vectors=True, adapt=False, fields=FIELDS).run()
+        resift.attach(url, name, vectors=True, force=True, adapt=False, fields=FIELDS).run()
         with tempfile.TemporaryDirectory() as folder:
             app = create_app(Config(store=str(Path(folder) / "sessions.db")), engine=engine, model=load_model())
             app.extensions["resift"].words.wait_seconds = 600.0

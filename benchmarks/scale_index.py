@@ -82,7 +82,7 @@ def _lines(documents: Sequence[tuple[str, str]]) -> Iterator[dict[str, Any]]:
 
 def _attach(target: Target) -> None:
     """Attach the index with the command ``resift attach``."""
-    options = ["--no-adapt", "--default-pipelines", "--yes", "--engine", ",".join(target.urls)]
+    options = ["--force", "--no-adapt", "--default-pipelines", "--yes", "--engine", ",".join(target.urls)]
     command = [sys.executable, "-m", "resift", "attach", INDEX, "--vectors", *options]
     done = subprocess.run(command, cwd=target.folder, capture_output=True, text=True)
     if done.returncode != 0:

@@ -22,7 +22,9 @@ from resift.cli.paths import NewFolder
     help="The search pipeline to which Resift's processor is added.",
 )
 @click.option(
-    "--vectors", is_flag=True, help="Also add a vector to each document. The options from --fields to --out need this."
+    "--vectors",
+    is_flag=True,
+    help="Also add a vector to each document. The options from --fields to --force need this.",
 )
 @click.option(
     "--fields",
@@ -52,6 +54,11 @@ from resift.cli.paths import NewFolder
     metavar="DIR",
     show_default="INDEX-model",
     help="Folder in which a trained model is saved.",
+)
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Write vectors even if a test on the documents shows that they do not improve searches.",
 )
 @click.option(
     "--default-pipelines",

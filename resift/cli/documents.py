@@ -130,8 +130,13 @@ def _complete_index(engine: Engine, index: str, model: Model) -> list[str]:
         Lines of text that describe the chosen weight.
     """
     _add_pipelines(engine, index)
-    tuning = adaptation().weigh_index(engine, engine.info(index), model)
-    return tuning.describe() if tuning else []
+    info = engine.info(index)
+    weight = adaptation().weigh_index(engine, index, info.fields, model)
+    if weight is None:
+        return []
+    tuning = info.tuning.with_weight(weight)
+    engine.tune(index, tuning)
+    return tuning.describe()
 
 
 def _add_pipelines(engine: Engine, index: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 Factor = Annotated[float, Meta(ge=0, le=100)]
 
@@ -41,6 +41,14 @@ class Tuning(Struct, frozen=True, omit_defaults=True):
             return cls() if stored is None else msgspec.convert(stored, cls)
         except msgspec.ValidationError:
             return cls()
+
+    def with_weight(self, chosen: Tuning) -> Tuning:
+        """Return a copy with the weight of the vectors, its model and its reason from another instance.
+
+        Args:
+            chosen: The instance with the weight.
+        """
+        return structs.replace(self, alpha=chosen.alpha, model=chosen.model, why={**self.why, **chosen.why})
 
     def to_json(self) -> dict[str, Any]:
         """Return the tuning as JSON without default values."""

@@ -12,7 +12,6 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Protocol
 
-from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine
 from resift.contracts.tuning import Tuning
 from resift.encoders.model import Model
@@ -38,6 +37,7 @@ class Adaptation(Protocol):
         vectors: WordVectors,
         progress: Callable[[int, int], None],
         remark: Callable[[str], None],
+        small_dim: int | None = None,
     ) -> Model | None:
         """Adapt word vectors to some texts, and keep the result only if it ranks documents better.
 
@@ -48,6 +48,8 @@ class Adaptation(Protocol):
             vectors: The word vectors to start from.
             progress: A function that is called with the number of completed steps and the total number of steps.
             remark: A function that is called with messages for the user.
+            small_dim: A smaller number of dimensions, which the adapted vectors get if they then rank these documents
+                as well.
 
         Returns:
             The adapted model, or None if it is no better than ``vectors``.
@@ -73,16 +75,18 @@ class Adaptation(Protocol):
             indices: The name, the text fields and the number of documents of each index.
         """
 
-    def weigh_index(self, engine: Engine, info: IndexInfo, model: Model) -> Tuning | None:
-        """Choose how much vector similarity counts in the searches of an index, and store this weight in the index.
+    def weigh_index(self, engine: Engine, index: str, fields: Sequence[str], model: Model) -> Tuning | None:
+        """Choose how much vector similarity should count in the searches of an index.
 
         Args:
             engine: The search engine.
-            info: The description of the index.
-            model: The model that encoded the documents.
+            index: The name of the index, which need not contain vectors.
+            fields: The text fields that the model encodes.
+            model: The model.
 
         Returns:
-            The stored search settings, or None if the index has too few documents for a choice.
+            The weight, which is 0 if vectors do not improve the ranking. None if the index has too few documents for a
+            choice.
         """
 
 

@@ -124,10 +124,12 @@ def _tune_weight(engine: Engine, info: IndexInfo, model: Model) -> TuningResult:
     Returns:
         The result with the new weight. If no weight can be chosen, the result explains why, and nothing is stored.
     """
-    tuning = weigh_index(engine, info, model)
-    if tuning is None:
+    chosen = weigh_index(engine, info.name, info.fields, model)
+    if chosen is None:
         reason = "there are too few documents to choose a weight, or the extra 'lab' is not installed"
         return TuningResult(info.tuning, False, [f"{info.name}: {reason}"])
+    tuning = info.tuning.with_weight(chosen)
+    engine.tune(info.name, tuning)
     return TuningResult(tuning, True, tuning.describe())
 
 

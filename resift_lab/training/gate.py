@@ -97,6 +97,19 @@ class Verdict:
             return self.helps
         return is_better(self.with_vectors, other.with_vectors, _SIGNIFICANT_FOR_REPLACING)
 
+    def equals(self, other: Verdict) -> bool:
+        """Return whether the model of this verdict is as good as the model of another verdict.
+
+        Both models must make searches better than BM25 alone, and the other model must not be better than this model
+        at the significance level for replacing a model.
+
+        Args:
+            other: The verdict on the other model, by the same :class:`Gate`.
+        """
+        if not (self.helps and other.helps):
+            return False
+        return not is_better(other.with_vectors, self.with_vectors, _SIGNIFICANT_FOR_REPLACING)
+
 
 def is_better(values: Numbers, baseline: Numbers, significant: float = SIGNIFICANT) -> bool:
     """Return whether values are significantly larger on average than the values of a baseline.

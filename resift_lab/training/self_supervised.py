@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ from resift.vectors.table import WordVectors
 from resift.vectors.weights import ADAPTED_MAX_ALPHA
 from resift_lab.training.contrastive import MIN_WORDS, fit
 from resift_lab.training.documents import Documents, sample_words
-from resift_lab.training.gate import MAX_JUDGES, MIN_JUDGES, Gate
+from resift_lab.training.gate import MAX_JUDGES, MIN_JUDGES, Gate, Verdict
 from resift_lab.training.options import MIN_DOCUMENTS, AdaptOptions
 from resift_lab.training.progress import Progress, StepCounter
 from resift_lab.training.spectral import on_document_axes, rows_from_corpus, rows_from_vectors, side_by_side
@@ -60,6 +60,7 @@ def adapt(
     vectors: WordVectors,
     options: AdaptOptions | None = None,
     progress: Progress | None = None,
+    small_dim: int | None = None,
 ) -> Model:
     """Adapt a table of word vectors to documents.
 
@@ -72,6 +73,8 @@ def adapt(
         vectors: The word vectors to adapt.
         options: The settings of the adaptation.
         progress: A function that is called with the number of finished steps and the total number.
+        small_dim: A smaller number of dimensions. The model gets as many if vectors of this size rank the held-out
+            documents as well.
 
     Returns:
         A model of the kind ``mean``, or ``boew`` if ``options.codewords`` is set. ``model.alpha`` is the weight against
@@ -100,7 +103,14 @@ def adapt(
     training_documents = [words for words, excluded in zip(documents, held_out, strict=True) if not excluded]
     steps = StepCounter(progress, options.steps(len(training_documents)) + options.steps(len(documents)))
     trial = _trained(training_documents, vectors, options, steps.stage())
-    evaluation = _evaluation(trial, documents, held_out, vectors, options)
+    gate = Gate(documents, np.flatnonzero(held_out).tolist(), options.seed)
+    name = "mean" if options.codewords is None else f"boew:{options.codewords}"
+    before, verdict = gate.judge(build_model(name, vectors, options.seed)), gate.judge(trial)
+    if small_dim is not None and small_dim < trial.dim:
+        small_verdict = gate.judge(with_dimensions(trial, small_dim))
+        if small_verdict.equals(verdict):
+            verdict, options = small_verdict, replace(options, dim=small_dim)
+    evaluation = _evaluation(before, verdict)
     model = _trained(documents, vectors, options, steps.stage())
     model.alpha = evaluation["alpha"]
     model.table.info["adapted"] = {
@@ -130,30 +140,31 @@ def _hold_out(documents: int, options: AdaptOptions, rng: np.random.Generator) -
     return held_out
 
 
-def _evaluation(
-    trial: Model,
-    documents: Sequence[Sequence[str]],
-    held_out: NDArray[np.bool_],
-    vectors: WordVectors,
-    options: AdaptOptions,
-) -> dict[str, Any]:
+def with_dimensions(model: Model, dim: int) -> Model:
+    """Return a ``mean`` model with the first dimensions of another model, in which the documents vary most.
+
+    Args:
+        model: A model with adapted word vectors (see :func:`resift_lab.training.spectral.on_document_axes`).
+        dim: The number of dimensions.
+    """
+    table = model.table
+    return Model(
+        "mean", WordVectors(table.words, np.ascontiguousarray(table.rows()[:, :dim]), table.weights), "mean", "cosine"
+    )
+
+
+def _evaluation(before: Verdict, after: Verdict) -> dict[str, Any]:
     """Compare searches with adapted word vectors to searches with the original vectors, and to BM25 alone.
 
     Args:
-        trial: A model that was trained without the held-out documents.
-        documents: The words of all N documents.
-        held_out: True for each document that was held out from the training of ``trial``, shape (N,).
-        vectors: The original word vectors.
-        options: The settings of the adaptation.
+        before: The verdict on the original vectors.
+        after: The verdict on a model that was trained without the held-out documents.
 
     Returns:
         A dictionary with nDCG@10 by BM25 alone (``text``), with the original vectors (``untrained``) and with the
         adapted vectors (``adapted``), the best weight of the adapted vectors (``alpha``), whether they should be used
         (``better``), the p-value of their improvement over BM25 (``p``), and an explanation (``why``).
     """
-    name = "mean" if options.codewords is None else f"boew:{options.codewords}"
-    gate = Gate(documents, np.flatnonzero(held_out).tolist(), options.seed)
-    before, after = gate.judge(build_model(name, vectors, options.seed)), gate.judge(trial)
     return {
         "text": float(after.text_only.mean()),
         "untrained": float(before.with_vectors.mean()),
@@ -256,7 +267,11 @@ def rejection_warning(evaluation: dict[str, Any]) -> str:
 
 
 def adapt_if_better(
-    texts: Sequence[str], vectors: WordVectors, progress: Progress, remark: Callable[[str], None]
+    texts: Sequence[str],
+    vectors: WordVectors,
+    progress: Progress,
+    remark: Callable[[str], None],
+    small_dim: int | None = None,
 ) -> Model | None:
     """Adapt word vectors to documents, and return the model only if it is better than the original vectors.
 
@@ -265,14 +280,17 @@ def adapt_if_better(
         vectors: The word vectors to adapt.
         progress: A function that is called with the number of finished steps and the total number.
         remark: A function that is called once with a description of the evaluation in English, for example to print it.
+        small_dim: A smaller number of dimensions, which the model gets if the held-out documents are ranked as well.
 
     Returns:
         The model with adapted vectors, or None if the original vectors are at least as good.
     """
     started = time.perf_counter()
-    model = adapt(texts, vectors, AdaptOptions(), progress)
+    model = adapt(texts, vectors, AdaptOptions(), progress, small_dim)
     evaluation = model.table.info["adapted"]
     lines = report_lines(evaluation, time.perf_counter() - started)
+    if small_dim is not None:
+        lines.append(f"dimensions: {model.dim}")
     if not evaluation["better"]:
         lines.append(f"{rejection_warning(evaluation)}; the untrained vectors are used")
     remark("\n".join(lines))

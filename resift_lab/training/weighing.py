@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from msgspec import structs
 
-from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine
 from resift.contracts.tuning import Tuning
 from resift.encoders.model import Model
@@ -54,25 +52,20 @@ def choose_weight(model: Model, texts: Iterable[str], seed: int = 0) -> Tuning |
     return Tuning(round(verdict.alpha, 4), model.hash, why={"alpha": verdict.reason})
 
 
-def weigh_index(engine: Engine, info: IndexInfo, model: Model) -> Tuning | None:
-    """Choose the weight of a model's vectors in searches of an index, and store it in the index's settings.
+def weigh_index(engine: Engine, index: str, fields: Sequence[str], model: Model) -> Tuning | None:
+    """Choose the weight of a model's vectors in searches of an index. The index need not contain vectors.
 
     Args:
         engine: The search engine.
-        info: A description of the index.
-        model: The model of the index.
+        index: The name of the index.
+        fields: The text fields that the model encodes.
+        model: The model.
 
     Returns:
-        The stored settings. None if no weight can be chosen (see :func:`choose_weight`), or the extra ``lab`` is not
-        installed.
+        The weight with an explanation. None if no weight can be chosen (see :func:`choose_weight`), or the extra
+        ``lab`` is not installed.
     """
-    hits = engine.sample(info.name, DOCUMENTS, list(info.fields)).hits
-    chosen = None
+    hits = engine.sample(index, DOCUMENTS, list(fields)).hits
     with suppress(MissingExtra):
-        chosen = choose_weight(model, [document_text(hit["_source"], info.fields) for hit in hits])
-    if chosen is None:
-        return None
-    why = {**info.tuning.why, **chosen.why}
-    tuning = structs.replace(info.tuning, alpha=chosen.alpha, model=chosen.model, why=why)
-    engine.tune(info.name, tuning)
-    return tuning
+        return choose_weight(model, [document_text(hit["_source"], fields) for hit in hits])
+    return None

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 from attached_index import COUNT, MAPPINGS, Index, assert_right, other, own, run, shop
+from click.testing import CliRunner
 
 from resift import Model
+from resift.cli.main import main
 from resift.contracts.documents import IndexInfo
 from resift.errors import BadInput
 from resift.ingest.stopping import Stop
@@ -70,6 +72,23 @@ def test_without_scipy_attaching_plans_nothing_and_names_the_package(
         "  expected: that package, or --no-adapt for the packaged model",
     ]
     assert "model: resift-en" in run("attach", shop.name, opensearch_url, "--no-adapt", "--dry-run").output
+
+
+def test_vectors_that_do_not_help_are_only_written_with_force(
+    shop: Index, own: tuple[Model, str], opensearch_url: str
+) -> None:
+    """The documents of the index are random words, which no vectors can relate."""
+    before = shop.mapping(), shop.settings(), shop.documents()
+    command = ["attach", shop.name, "--engine", opensearch_url, "--yes", "--vectors", "--model", own[1]]
+    stopped = CliRunner().invoke(main, command)
+    assert stopped.exit_code == 2
+    assert f"vectors do not improve the searches of {shop.name}, so nothing was written (nDCG@10 of" in stopped.output
+    assert (shop.mapping(), shop.settings(), shop.documents()) == before
+    forced = CliRunner().invoke(main, [*command, "--force"])
+    assert (forced.exit_code, stored(shop).keys()) == (0, {str(number) for number in range(COUNT)})
+    assert "weight of the vectors 0.00: nDCG@10 of" in forced.output
+    # Nothing is left to write, so nothing has to be forced.
+    assert CliRunner().invoke(main, command).exit_code == 0
 
 
 def test_a_dry_run_changes_nothing_and_asks_no_question_without_a_terminal(

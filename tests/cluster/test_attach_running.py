@@ -181,7 +181,7 @@ def test_attaching_and_detaching_continue_after_kills(
 
     before = index.mapping(), index.settings()
     with Killed() as killed, Traffic(index, twin) as traffic:
-        kills = often(killed, "attach", *where, "--vectors", "--model", folder)
+        kills = often(killed, "attach", *where, "--vectors", "--force", "--model", folder)
     assert not traffic.failed
     assert without_vectors(index) == without_vectors(twin)
     assert index.engine.info(index.name).model == model.hash

@@ -455,7 +455,7 @@ def test_an_installation_is_not_removed_while_a_users_pipeline_needs_it(
 def as_in_version_0_1(index: Index, own: tuple[Model, str], url: str, installer: Installer) -> None:
     """Attach an index as version 0.1 did, with vectors, a record, both settings, and a pipeline for this index."""
     name = f"resift-{index.name}"
-    resift_command("attach", index.name, url, "--vectors", "--model", own[1])
+    resift_command("attach", index.name, url, "--vectors", "--force", "--model", own[1])
     ml_inference = {
         "tag": installer.name,
         "function_name": "remote",

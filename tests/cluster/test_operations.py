@@ -34,7 +34,7 @@ def contents(index: Index) -> tuple[Any, ...]:
 def test_an_index_is_attached_looked_at_and_detached(shop: Index, own: tuple[Model, str], opensearch_url: str) -> None:
     model, folder = own
     before, steps = contents(shop), list[Step]()
-    plan = resift.attach(opensearch_url, shop.name, vectors=True, model=folder)
+    plan = resift.attach(opensearch_url, shop.name, vectors=True, force=True, model=folder)
     assert f"{shop.name}: {COUNT} documents" in str(plan)
     assert json.loads(json.dumps(plan.to_dict()))["indices"][0]["to_encode"] == COUNT
     assert contents(shop) == before
@@ -81,7 +81,7 @@ def test_long_operations_show_a_progress_bar_for_each_step(
 ) -> None:
     pytest.importorskip("tqdm")
     monkeypatch.setattr("resift.notebook._DELAY", 0)
-    resift.attach(opensearch_url, shop.name, vectors=True, model=own[1]).run()
+    resift.attach(opensearch_url, shop.name, vectors=True, force=True, model=own[1]).run()
     assert f"encoding {shop.name}: 100%" in capsys.readouterr().err
     resift.verify(opensearch_url, shop.name, model=own[1])
     assert "verifying: 100%" in capsys.readouterr().err
@@ -94,9 +94,9 @@ def test_a_stopped_operation_can_be_continued(shop: Index, own: tuple[Model, str
     stop = Stop()
     stop.requested = True
     with pytest.raises(Interrupted, match="run it again") as stopped:
-        resift.attach(opensearch_url, shop.name, vectors=True, model=own[1]).run(stop=stop)
+        resift.attach(opensearch_url, shop.name, vectors=True, force=True, model=own[1]).run(stop=stop)
     assert stopped.value.code == "interrupted"
-    assert resift.attach(opensearch_url, shop.name, vectors=True, model=own[1]).run().in_order
+    assert resift.attach(opensearch_url, shop.name, vectors=True, force=True, model=own[1]).run().in_order
 
 
 def test_an_installation_is_planned_made_guarded_and_removed(shop: Index, opensearch_url: str, nowhere: str) -> None:
@@ -127,6 +127,7 @@ def test_an_installation_is_planned_made_guarded_and_removed(shop: Index, opense
 def test_the_documented_lines_run(shop: Index, opensearch_url: str) -> None:
     (code,) = re.findall(r"```py\n(.*?)```", DOCUMENT.read_text("utf-8"), re.DOTALL)
     code = code.replace("http://localhost:9200", opensearch_url).replace('"blog"', f'"{shop.name}"')
+    code = code.replace("vectors=True", "vectors=True, force=True")  # The documents are random words.
     with redirect_stdout(StringIO()) as output:
         exec(code.replace("doctor(", "doctor(name='never', url="), {"resift": resift})
     assert f"encoding {shop.name} {COUNT} {COUNT}\n" in output.getvalue()

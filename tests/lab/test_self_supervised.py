@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from resift_lab.training.contrastive import fit, info_nce_gradients
 from resift_lab.training.documents import Documents, sample_words
 from resift_lab.training.gate import Gate, Verdict
 from resift_lab.training.options import AdaptOptions
-from resift_lab.training.self_supervised import adapt, export
+from resift_lab.training.self_supervised import adapt, export, with_dimensions
 from resift_lab.training.spectral import rows_from_corpus, rows_from_vectors, side_by_side
 from resift_lab.training.systems import Adapted
 
@@ -150,6 +151,29 @@ def test_dimensions_codewords_and_progress(table: WordVectors) -> None:
     model = adapt(texts, table, AdaptOptions(codewords=5, **options), lambda *step: steps.append(step))
     assert (model.name, model.dim) == ("boew:5", 5)
     assert steps == [(done, 10) for done in range(1, 11)]
+
+
+@pytest.mark.parametrize(("value", "dim"), [(1.0, 8), (0.5, 16)])
+def test_fewer_dimensions_are_used_if_they_rank_as_well(
+    table: WordVectors, monkeypatch: pytest.MonkeyPatch, value: float, dim: int
+) -> None:
+    values = iter([0.0, 1.0, value])  # of the untrained vectors, the adapted vectors, and their first dimensions
+
+    def judge(gate: Gate, model: Model) -> Verdict:
+        mean = next(values)
+        return Verdict(mean and DEFAULT_ALPHA, np.full(20, mean), np.zeros(20), 0.01)
+
+    monkeypatch.setattr(Gate, "judge", judge)
+    model = adapt(documents(160, 2)[0], table, FAST, small_dim=8)
+    assert model.dim == dim
+    assert model.table.info["adapted"]["adapted"] == 1.0
+
+
+def test_the_first_dimensions_are_those_of_a_smaller_model(adapted: Model, table: WordVectors) -> None:
+    texts = documents(60, 3)[0]
+    small = adapt(documents(160, 2)[0], table, replace(FAST, dim=8))
+    vectors, expected = with_dimensions(adapted, 8).encode(texts), small.encode(texts)
+    np.testing.assert_allclose(vectors @ vectors.T, expected @ expected.T, atol=0.02)
 
 
 def test_empty_and_repeated_documents_are_accepted(table: WordVectors) -> None:

@@ -162,9 +162,10 @@ def own_model(vectors: WordVectors, folder: Path, seed: int) -> tuple[Model, str
 def run(command: str, index: str, engine: str, *flags: str, status: int | tuple[int, ...] | None = 0) -> Result:
     """``resift attach --vectors`` or ``detach`` on an index, with --yes.
 
-    Vectors drawn by chance help nobody, and so would weigh nothing; here they count as a model's do by themselves.
+    Random vectors do not improve searches, so they are only written with --force, and their weight would be 0. Here
+    they get the weight of the model.
     """
-    vectors = ["--vectors"] if command == "attach" else []
+    vectors = ["--vectors", "--force"] if command == "attach" else []
     result = CliRunner().invoke(main, [command, index, "--engine", engine, "--yes", *vectors, *flags])
     wanted = (status,) if isinstance(status, int) else status
     assert wanted is None or result.exit_code in wanted, result.output

@@ -12,7 +12,7 @@ from resift.plugin.operations.detach import DetachPlan
 from resift.plugin.operations.index_plan import AttachOptions
 from resift.plugin.operations.install import open_cluster
 
-_VECTOR_OPTIONS = ("fields", "model", "graph", "field", "out", "no-adapt")
+_VECTOR_OPTIONS = ("fields", "model", "graph", "field", "out", "force", "no-adapt")
 # Pairs of options: the first needs the second.
 _REQUIRED = (*((f"--{name}", "--vectors") for name in _VECTOR_OPTIONS), ("--field", "--model"))
 # Pairs of options that exclude each other.
@@ -32,6 +32,7 @@ def attach(  # noqa: PLR0913 - the options of `resift attach`
     graph: bool = False,
     field: str | None = None,
     out: str | None = None,
+    force: bool = False,
 ) -> SearchPlan | AttachPlan:
     """Plan to improve the searches of an existing index with relevance feedback, and optionally to add vectors to it.
 
@@ -56,6 +57,7 @@ def attach(  # noqa: PLR0913 - the options of `resift attach`
             default, vectors are stored in a compact ``binary`` field.
         field: The name of a ``knn_vector`` field that already contains the vectors of ``model``.
         out: The folder in which a trained model is saved. The default is ``INDEX-model``.
+        force: Whether to write vectors even if a test on the documents shows that they do not improve the ranking.
 
     Returns:
         A plan. Nothing is changed until you call its method ``run``.
@@ -74,6 +76,7 @@ def attach(  # noqa: PLR0913 - the options of `resift attach`
         out=out,
         default_pipelines=default_pipelines,
         pipeline=pipeline,
+        force=force,
     )
     _check_combination({**vars(options), "vectors": vectors, "no-adapt": not adapt})
     if not vectors:

@@ -32,6 +32,8 @@ from resift.vectors.packaged import DEFAULT_MODEL, load_vectors
 
 NOT_INSTALLED = "no default pipelines were set, because the cluster has no installation for this model"
 _SHOWN_REFUSALS = 5
+# Dimensions of a trained model whose vectors rank documents as well as vectors of full size.
+_SMALL_DIM = 128
 
 
 class AttachPlan(Plan):
@@ -143,6 +145,7 @@ class AttachPlan(Plan):
         model = self.model or self.learn_model(progress, stop)
         results = []
         attachments = [_IndexAttachment(self, target, model, progress) for target in self.targets]
+        self._check_benefit(attachments)
         interrupted = f"interrupted: run it again to continue with {self.names}"
         for attachment in attachments:
             results.append(attachment.run(stop))
@@ -161,6 +164,30 @@ class AttachPlan(Plan):
         lines += [f"undo: resift detach {result.index}" for result in results]
         in_order = all(result.in_order for result in results)
         return Result(model=model.hash, indices=results, search_pipeline=pipeline, lines=lines, in_order=in_order)
+
+    def _check_benefit(self, attachments: Sequence[_IndexAttachment]) -> None:
+        """Check that vectors improve the ranking of at least one index, before anything is written.
+
+        An interrupted run that has written some vectors is continued without this test.
+
+        Args:
+            attachments: The indices.
+
+        Raises:
+            BadInput: If vectors improve the ranking of no index, and the options do not force to write them.
+        """
+        is_continued = any(target.record.filling for target in self.targets)
+        if self.options.force or is_continued or not any(attachment.plan.unfilled for attachment in attachments):
+            return
+        weights = [attachment.weight for attachment in attachments]
+        if any(weight is None or weight.alpha for weight in weights):
+            return
+        reasons = "; ".join(weight.why["alpha"] for weight in weights if weight is not None)
+        raise BadInput(
+            f"vectors do not improve the searches of {self.names}, so nothing was written ({reasons})",
+            value=self.names,
+            expected="no --vectors, or --force to write them nevertheless",
+        )
 
     def _attach_searches(self, searches: SearchAttachment, model: Model) -> str | None:
         """Make Resift rewrite the searches of the indices, if a service with this model is installed in the cluster.
@@ -207,6 +234,7 @@ class AttachPlan(Plan):
                 load_vectors(DEFAULT_MODEL),
                 lambda done, total: report(Step("adapting", done, total)),
                 lambda remark: report(Step(remark)),
+                None if self.options.graph else _SMALL_DIM,
             )
         except BadInput as error:  # too few documents
             progress(Step(f"no model is trained: {error.message}; the packaged model is used"))
@@ -245,6 +273,11 @@ class _IndexAttachment:
         self.plan = IndexPlan(plan.engine, target, model, plan.options, plan.own_field)
         self.is_installed = find_installation(self.cluster, model.hash) is not None
 
+    @cached_property
+    def weight(self) -> Tuning | None:
+        """The weight of the vectors in searches, or None if there are too few documents to choose it."""
+        return adaptation().weigh_index(self.engine, self.target.name, self.plan.entry.fields, self.model)
+
     def run(self, stop: Stop) -> Result:
         """Add a vector to each document, and record in the index that searches use the vectors.
 
@@ -269,7 +302,10 @@ class _IndexAttachment:
         target = target.switch(entry)
         pipelines = self._update_pipelines()
         hints = self._set_default_pipeline(target, pipelines)
-        tuning = adaptation().weigh_index(self.engine, self.engine.info(entry.name), self.model)
+        if self.weight is None:
+            return self._result(written, pipelines, hints)
+        tuning = self.engine.info(entry.name).tuning.with_weight(self.weight)
+        self.engine.tune(entry.name, tuning)
         return self._result(written, pipelines, hints, tuning)
 
     def remove_superseded(self, stop: Stop) -> None:

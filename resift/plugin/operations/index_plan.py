@@ -38,6 +38,7 @@ class AttachOptions:
         out: The folder in which a trained model is saved, or None for ``INDEX-model``.
         default_pipelines: Whether to rewrite searches that name no search pipeline, and to encode new documents.
         pipeline: The name of the search pipeline to which Resift's processor is added, or None for ``resift-INDEX``.
+        force: Whether to write vectors even if they do not improve the ranking.
     """
 
     fields: Sequence[str] | None = None
@@ -48,6 +49,7 @@ class AttachOptions:
     out: str | None = None
     default_pipelines: bool = False
     pipeline: str | None = None
+    force: bool = False
 
 
 class IndexPlan:
