@@ -13,7 +13,8 @@ network    X″
 ``convrr`` mean over i of relu(Σ_t W_tᵀ · x_{i+t} + b): a convolution over five words
 =========  ===========================================================================
 
-Words beyond the ends of a text count as zeros. :mod:`resift_lab.training.emboost` trains W and b.
+A network may have several such layers in a row, each with its own W and b. The mean follows the last layer. Words
+beyond the ends of a text count as zeros in each layer. :mod:`resift_lab.training.emboost` trains W and b.
 
 Source: Cakaloglu et al. 2022 ("EmBoost"), section 3.3, eqs. 6 and 7.
 """
@@ -54,8 +55,9 @@ class Residual(Model):
     Args:
         name: The name of the network, ``fcrr`` or ``convrr``.
         table: The word vectors, with D dimensions.
-        kernels: The weights of the network, of shape (1, D, D) for ``fcrr`` and (WINDOW, D, D) for ``convrr``.
-        bias: The bias of the network, of shape (D,).
+        kernels: The weights of the network, of shape (1, D, D) for ``fcrr`` and (WINDOW, D, D) for ``convrr``. With
+            several layers in a row, they have a first axis for the layers: (n_layers, 1, D, D), for example.
+        bias: The bias of the network, of shape (D,), or (n_layers, D) with several layers.
         scale: The factor by which the network's output is multiplied.
 
     Raises:
@@ -70,7 +72,8 @@ class Residual(Model):
         if not np.isfinite(scale):
             raise BadInput(f"scale is {scale}", value=scale, expected="a finite number")
         taps = 1 if name == "fcrr" else WINDOW
-        kernels_shape, bias_shape = (taps, table.dim, table.dim), (table.dim,)
+        layers = kernels.shape[:1] if kernels.ndim == 4 else ()
+        kernels_shape, bias_shape = (*layers, taps, table.dim, table.dim), (*layers, table.dim)
         if kernels.shape != kernels_shape or bias.shape != bias_shape:
             raise DimensionMismatch(
                 f"the kernels have the shape {kernels.shape}, the bias {bias.shape}",
@@ -101,11 +104,14 @@ class Residual(Model):
             Array of shape (n_dimensions,).
         """
         mean: Floats = words.mean(axis=0)
-        inputs = mean[None] if len(self.kernels) == 1 else words
-        half = len(self.kernels) // 2
-        padded = np.pad(inputs, ((half, half), (0, 0)))
-        summed = sum(padded[tap : tap + len(inputs)] @ kernel for tap, kernel in enumerate(self.kernels))
-        return np.asarray(mean + np.float32(self.scale) * np.maximum(summed + self.bias, 0).mean(axis=0))
+        dim = words.shape[1]
+        layers = self.kernels.reshape(-1, *self.kernels.shape[-3:])
+        hidden, half = mean[None] if layers.shape[1] == 1 else words, layers.shape[1] // 2
+        for kernels, bias in zip(layers, self.bias.reshape(-1, dim), strict=True):
+            padded = np.pad(hidden, ((half, half), (0, 0)))
+            summed = sum(padded[tap : tap + len(hidden)] @ kernel for tap, kernel in enumerate(kernels))
+            hidden = np.maximum(summed + bias, 0)
+        return np.asarray(mean + np.float32(self.scale) * hidden.mean(axis=0))
 
     @classmethod
     def restore(cls, info: dict[str, Any], table: WordVectors, arrays: dict[str, NDArray[Any]]) -> Residual:

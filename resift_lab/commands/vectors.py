@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -30,11 +32,11 @@ from resift_lab.commands.options import (
 from resift_lab.commands.saved import saved_line
 from resift_lab.commands.settings import set_option
 from resift_lab.corpus import DocumentFrequencies
-from resift_lab.training.distill import DistillOptions, distill, read_words
+from resift_lab.training.distill import DistillOptions, distill, layer_vectors, read_words
 from resift_lab.training.refine import RefineOptions, refine
 from resift_lab.training.word2vec import train_word2vec
 from resift_lab.vectors.convert import convert
-from resift_lab.vectors.mixture import mix_vectors
+from resift_lab.vectors.mixture import AGGREGATES, mix_vectors
 from resift_lab.vectors.model2vec import write_model2vec
 
 # Maximum numbers of distilled words and of sentences for refinement. The packaged table resift-en has the same.
@@ -182,13 +184,20 @@ def _parse_spelling(context: click.Context, parameter: click.Parameter, value: s
 
 
 @vectors.command("mix", epilog="Example: resift vectors mix resift-en=1 own-vectors=0.5 --out mixed")
-@click.argument("sources", nargs=-1, required=True, metavar="DIR[=WEIGHT]...", callback=weighted_names)
+@click.argument("sources", nargs=-1, required=True, metavar="DIR[@LAYER][=WEIGHT]...", callback=weighted_names)
 @click.option(
     "--corpus",
     "files",
     multiple=True,
     metavar="FILE",
     help="A file of documents, whose inverse document frequencies become the weights of words. May be repeated.",
+)
+@click.option("--words", metavar="FILE", help="A file with a word on each line, for vectors of hidden layers.")
+@option_of(
+    mix_vectors,
+    "aggregate",
+    "How to combine the vectors of a word. 'sum' and 'average' need equal numbers of dimensions.",
+    type=click.Choice(AGGREGATES),
 )
 @click.option(
     "--spelling",
@@ -200,19 +209,59 @@ def _parse_spelling(context: click.Context, parameter: click.Parameter, value: s
 def mix_command(
     sources: list[tuple[str, float]],
     files: tuple[str, ...],
+    words: str | None,
+    aggregate: str,
     spelling: tuple[int, float] | None,
     out: str,
 ) -> None:
-    """Combine tables of word vectors into a single table.
+    """Combine tables of word vectors, or hidden layers of a transformer, into a single table.
 
-    The new vector of a word is the concatenation of its vectors in all tables.
+    The new vector of a word is the concatenation, sum or average of its vectors in all tables (EmBoost, Cakaloglu et
+    al. 2022).
 
-    DIR is a folder with word vectors. The name resift-en stands for the word vectors that come with Resift. WEIGHT
-    scales the vectors of a table, and is 1 by default. --spelling needs the extra 'lab'.
+    DIR is a folder with word vectors. The name resift-en stands for the word vectors that come with Resift.
+    DIR@LAYER is a hidden layer of the transformer in a sentence-transformers folder: 0 for its token embeddings, 1 for
+    its first layer, -1 for its last. It reads the words of --corpus and --words one by one. WEIGHT scales the vectors
+    of a table, and is 1 by default. Hidden layers and --spelling need the extra 'lab'.
     """
-    tables = [load_vectors(name) for name, _ in sources]
     corpus = _document_frequencies(files)
-    _save(mix_vectors(tables, [weight for _, weight in sources], idf=corpus, spelling=spelling), out)
+    corpus_words = [word for word, _ in corpus.frequency.most_common()] if corpus else []
+    listed = [*corpus_words, *(() if words is None else read_words(words))]
+    tables = _source_tables([name for name, _ in sources], listed)
+    _save(mix_vectors(tables, [weight for _, weight in sources], aggregate, corpus, spelling), out)
+
+
+def _source_tables(names: Sequence[str], words: Sequence[str]) -> list[WordVectors]:
+    """Load the sources of a mixture. The layers of a transformer are computed in a single pass over the words.
+
+    Args:
+        names: The name of each source: a folder of word vectors, ``resift-en``, or ``DIR@LAYER``.
+        words: The words for which the layers of transformers are computed.
+
+    Returns:
+        The table of each source.
+
+    Raises:
+        BadInput: If there are no words for the layers of a transformer.
+    """
+    layers = [_layer_of(name) for name in names]
+    by_folder: dict[str, dict[int, WordVectors]] = {}
+    for folder in dict.fromkeys(layer[0] for layer in layers if layer):
+        if not words:
+            raise BadInput(f"the layers of {folder} need words", value=folder, expected="--corpus, --words or both")
+        numbers = list(dict.fromkeys(layer[1] for layer in layers if layer and layer[0] == folder))
+        with progress_bar("reading words") as progress:
+            by_folder[folder] = dict(zip(numbers, layer_vectors(folder, words, numbers, progress), strict=True))
+    return [
+        load_vectors(name) if layer is None else by_folder[layer[0]][layer[1]]
+        for name, layer in zip(names, layers, strict=True)
+    ]
+
+
+def _layer_of(name: str) -> tuple[str, int] | None:
+    """Parse ``DIR@LAYER``. Return the folder and the number of the layer, or None for other names."""
+    folder, at, layer = name.rpartition("@")
+    return (folder, int(layer)) if at and re.fullmatch(r"-?\d{1,4}", layer) else None
 
 
 @vectors.command("refine", epilog="Example: resift vectors refine MODEL corpus.jsonl --out refined")

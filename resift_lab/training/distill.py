@@ -182,6 +182,66 @@ def _encoded(words: Sequence[str], model: Any, batch: int, progress: Progress | 
     return np.concatenate(parts).astype(np.float32, copy=False)
 
 
+def layer_vectors(
+    model_folder: str | Path, words: Iterable[str], layers: Sequence[int], progress: Progress | None = None
+) -> list[WordVectors]:
+    """Return word vectors from hidden layers of the transformer in a local sentence-transformers model.
+
+    The transformer reads each word separately. The vector of a word in a layer is the mean of the layer's outputs for
+    the pieces of the word, without special tokens.
+
+    Args:
+        model_folder: The folder of the model.
+        words: The words, most frequent first. Words that :func:`resift.text.tokenize` would split or shorten are
+            ignored.
+        layers: The numbers of the layers: 0 for the token embeddings, 1 for the first layer and so on. Negative numbers
+            count from the last layer, which is -1.
+        progress: A function that is called with the number of encoded words and the total number.
+
+    Returns:
+        A table for each of ``layers``, with vectors of the transformer's hidden size and weights of 1.
+
+    Raises:
+        MissingExtra: If sentence-transformers is not installed.
+        BadInput: If the folder contains no transformer, a layer does not exist, or no word is usable.
+
+    Source:
+        Cakaloglu, Xu and Raghavan 2022 (EmBoost), section 3.2, which takes the layers' outputs for the words of a text.
+    """
+    import torch
+
+    usable, model = _usable(words, None), load_sentence_transformer(model_folder)
+    transformer = getattr(model[0], "auto_model", None)
+    if transformer is None:
+        message = f"{model_folder} contains no transformer"
+        raise BadInput(message, value=str(model_folder), expected="a model with hidden layers")
+    count = transformer.config.num_hidden_layers + 1
+    for layer in layers:
+        if not -count <= layer < count:
+            message = f"layer {layer} of {model_folder} does not exist"
+            raise BadInput(message, value=layer, expected=f"0 to {count - 1}, or -{count} to -1")
+    parts: list[list[Floats]] = [[] for _ in layers]
+    transformer.eval()
+    for chunk in batched(usable, DistillOptions.batch):
+        pieces = model.tokenizer(
+            chunk, padding=True, truncation=True, return_tensors="pt", return_special_tokens_mask=True
+        )
+        special = pieces.pop("special_tokens_mask")
+        mask = ((1 - special) * pieces["attention_mask"]).float()[:, :, None]
+        with torch.no_grad():
+            hidden = transformer(**pieces, output_hidden_states=True).hidden_states
+        for part, layer in zip(parts, layers, strict=True):
+            part.append(((hidden[layer] * mask).sum(1) / mask.sum(1).clamp(min=1)).numpy())
+        if progress:
+            progress(sum(map(len, parts[0])), len(usable))
+    name = Path(model_folder).resolve().name
+    info = {"licence": _licence(model_folder), "recipe": "mean of a hidden layer's outputs, one pass a word"}
+    return [
+        WordVectors(usable, np.concatenate(part), info={"source": f"{name}@{layer}", **info})
+        for part, layer in zip(parts, layers, strict=True)
+    ]
+
+
 def _licence(model_folder: str | Path) -> str | None:
     """Return the licence that is named in the README.md of a model, or None if no licence is named.
 

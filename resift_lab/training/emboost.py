@@ -2,7 +2,8 @@
 
 The word vectors do not change, except for the weights u of their sources. A residual network on top of them is trained,
 which is the same for queries and documents. The negative document of a query is the nearest document in the batch that
-is not relevant to the query. The loss is max(0, |q - d⁺| - |q - d⁻| + m) (equation 8). The optimiser is Adam with
+is not relevant to the query, or with semi-hard negatives the nearest of those that are farther than the relevant
+document. The loss is max(0, |q - d⁺| - |q - d⁻| + m) (equation 8). The optimiser is Adam with
 weight decay.
 """
 
@@ -62,19 +63,19 @@ def train(
         raise BadInput(f"{len(queries)} queries to train on", value=len(queries), expected="two or more")
     torch.manual_seed(options.seed)
     network = _Network(table.dim, blocks, options)
-    adam = torch.optim.Adam(network.parameters(), lr=options.rate, weight_decay=options.decay)
+    adam = torch.optim.Adam(network.parameters(), lr=options.learning_rate, weight_decay=options.decay)
     data = _TrainingData(table, judged)
-    size = min(options.batch, len(queries))
-    for epoch in range(options.epochs):
+    size, epochs = min(options.batch_size, len(queries)), options.epochs_for(len(queries))
+    for epoch in range(epochs):
         rng = np.random.default_rng([options.seed, epoch])
         order = rng.permutation(len(queries))
         for start in range(0, len(order) - size + 1, size):
-            loss = _triplet_loss(network, data, order[start : start + size], options.margin, rng)
+            loss = _triplet_loss(network, data, order[start : start + size], options, rng)
             adam.zero_grad()
             loss.backward()
             adam.step()
             if progress:
-                progress(epoch * len(order) + start + size, options.epochs * len(order))
+                progress(epoch * len(order) + start + size, epochs * len(order))
         if after_epoch:
             after_epoch(export(table, network, options))
     return export(table, network, options)
@@ -98,9 +99,10 @@ class _Network(torch.nn.Module):  # type: ignore[misc]
     def __init__(self, dim: int, blocks: Sequence[int], options: EmBoostOptions) -> None:
         super().__init__()
         taps = WINDOW if options.network == "convrr" else 1
-        self.conv = torch.nn.Conv1d(dim, dim, taps, padding=taps // 2)
+        layers = [torch.nn.Conv1d(dim, dim, taps, padding=taps // 2) for _ in range(options.layers)]
+        self.layers = torch.nn.ModuleList(layers)
         self.sources = torch.nn.Parameter(torch.ones(len(blocks)))
-        self.pooled, self.scale, self.blocks = taps == 1, options.scale, torch.tensor(blocks)
+        self.pooled, self.scale, self.blocks = taps == 1, options.output_scale, torch.tensor(blocks)
 
     def forward(self, words: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Encode n texts.
@@ -115,10 +117,13 @@ class _Network(torch.nn.Module):  # type: ignore[misc]
         words = words * torch.repeat_interleave(self.sources, self.blocks)
         count = mask.sum(1, keepdim=True).clamp(min=1)
         mean = words.sum(1) / count
-        inputs = mean[:, :, None] if self.pooled else words.transpose(1, 2)
-        hidden = torch.relu(self.conv(inputs))
-        # Because of the bias, the convolution is not 0 after the end of a text, so the mask is applied again.
-        residual = hidden[:, :, 0] if self.pooled else (hidden * mask[:, None, :]).sum(2) / count
+        hidden = mean[:, :, None] if self.pooled else words.transpose(1, 2)
+        for layer in self.layers:
+            hidden = torch.relu(layer(hidden))
+            if not self.pooled:
+                # Because of the bias, the convolution is not 0 after the end of a text, so the mask is applied again.
+                hidden = hidden * mask[:, None, :]
+        residual = hidden[:, :, 0] if self.pooled else hidden.sum(2) / count
         return torch.nn.functional.normalize(mean + self.scale * residual, dim=1)
 
 
@@ -139,18 +144,24 @@ class _TrainingData:
 
 
 def _triplet_loss(
-    network: _Network, data: _TrainingData, batch: NDArray[np.int64], margin: float, rng: np.random.Generator
+    network: _Network,
+    data: _TrainingData,
+    batch: NDArray[np.int64],
+    options: EmBoostOptions,
+    rng: np.random.Generator,
 ) -> torch.Tensor:
     """Return the mean triplet loss of a batch of queries.
 
-    The positive document of a query is drawn from its relevant documents. Its negative document is the most similar of
-    the other queries' positive documents, except documents that are relevant to the query.
+    The positive document of a query is drawn from its relevant documents. Its negative document is one of the other
+    queries' positive documents, except documents that are relevant to the query: the nearest, or the nearest of those
+    that are farther than the positive document.
 
     Args:
         network: The network, which encodes queries and documents.
         data: The queries, documents and relevance judgements.
         batch: Positions of the queries.
-        margin: Distance by which the negative document should be farther from the query than the positive document.
+        options: The settings, with the choice of the negative document and the margin: the distance by which it should
+            be farther from the query than the positive document.
         rng: Random generator that draws the positive documents.
 
     Source:
@@ -162,8 +173,15 @@ def _triplet_loss(
     # The derivative of the square root is infinite at 0.
     distances = torch.sqrt((2 - 2 * queries @ documents.T).clamp(min=1e-6))
     relevant = torch.tensor([[document in data.relevant_sets[query] for document in chosen] for query in batch])
-    nearest = distances.masked_fill(relevant, torch.inf).min(dim=1).values
-    return torch.relu(distances.diagonal() - nearest.clamp(max=_MAX_DISTANCE) + margin).mean()
+    positive = distances.diagonal()
+    negative = distances.masked_fill(relevant, torch.inf).min(dim=1).values
+    if options.negatives == "semi-hard":
+        too_near = distances <= positive[:, None]
+        semi_hard = distances.masked_fill(relevant | too_near, torch.inf).min(dim=1).values
+        farthest = distances.masked_fill(relevant, 0).max(dim=1).values
+        has_negative = negative.isfinite()
+        negative = torch.where(semi_hard.isfinite() | ~has_negative, semi_hard, farthest)
+    return torch.relu(positive - negative.clamp(max=_MAX_DISTANCE) + options.margin).mean()
 
 
 def export(table: WordVectors, network: Any, options: EmBoostOptions) -> Residual:
@@ -180,8 +198,11 @@ def export(table: WordVectors, network: Any, options: EmBoostOptions) -> Residua
     weights = torch.repeat_interleave(network.sources.detach(), network.blocks).numpy()
     rows = np.asarray(table.rows() * weights / _mean_length(table), np.float32)
     words = WordVectors(table.words, rows, table.weights, info={**table.info, "trained": asdict(options)})
-    kernels = network.conv.weight.detach().permute(2, 1, 0).contiguous().numpy()
-    return Residual(options.network, words, kernels, network.conv.bias.detach().numpy(), options.scale)
+    kernels = np.stack([layer.weight.detach().permute(2, 1, 0).contiguous().numpy() for layer in network.layers])
+    bias = np.stack([layer.bias.detach().numpy() for layer in network.layers])
+    if options.layers == 1:
+        kernels, bias = kernels[0], bias[0]
+    return Residual(options.network, words, kernels, bias, options.output_scale)
 
 
 def _mean_length(table: WordVectors) -> float:

@@ -13,6 +13,10 @@ from resift.errors import BadInput
 
 # Distances that the clusters of RO-BoEW may use.
 ENTROPIES = ("spherical", "euclidean")
+# Ways to choose the negative documents of EmBoost's triplets.
+NEGATIVES = ("hardest", "semi-hard")
+# Steps of EmBoost's training in the paper.
+_PAPER_STEPS = 400
 # Smallest number of documents for training without labels.
 MIN_DOCUMENTS = 8
 # A reranker is trained with at least so many queries a step and so many steps, in at most so many epochs.
@@ -332,18 +336,24 @@ class QueryOptions:
 class EmBoostOptions:
     """Settings of the training of EmBoost's networks.
 
-    The paper uses batches of 2,000, a learning rate of 0.001 and a scale of 0.05. The larger rate and scale here gave
-    better results on validation questions.
+    Settings that are None have the values of the paper if ``paper`` is true. Otherwise, they have values that gave
+    better results on validation questions: a larger rate and scale, and smaller batches.
 
     Attributes:
         network: ``fcrr`` (fully connected) or ``convrr`` (convolutional).
-        epochs: The maximum number of passes over the queries.
-        batch: The number of queries per step.
-        rate: Adam's learning rate.
+        layers: The number of layers of the network. The paper has a "series of convolutional components".
+        negatives: The choice of a query's negative document in the batch: ``hardest`` (the nearest document that is not
+            relevant) or ``semi-hard`` (the nearest of those that are farther than the relevant document; if there is
+            none, the farthest).
+        paper: Whether settings that are None have the values of the paper.
+        epochs: The maximum number of passes over the queries. None means 8, or with ``paper`` as many as 400 steps
+            need.
+        batch: The number of queries per step. None means 256, or with ``paper`` 2,000.
+        rate: Adam's learning rate. None means 0.003, or with ``paper`` 0.001.
         decay: Adam's weight decay.
         margin: The margin of the triplet loss.
         scale: The factor by which the network's output is multiplied before it is added to the mean of the word
-            vectors.
+            vectors. None means 0.5, or with ``paper`` 0.05.
         seed: The seed of all random choices.
 
     Raises:
@@ -354,23 +364,52 @@ class EmBoostOptions:
     """
 
     network: str = "convrr"
-    epochs: int = 8
-    batch: int = 256
-    rate: float = 3e-3
+    layers: int = 1
+    negatives: str = "hardest"
+    paper: bool = False
+    epochs: int | None = None
+    batch: int | None = None
+    rate: float | None = None
     decay: float = 1e-3
     margin: float = 1.0
-    scale: float = 0.5
+    scale: float | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
         if self.network not in NETWORKS:
             raise BadInput(f"unknown network {self.network!r}", value=self.network, expected=" | ".join(NETWORKS))
-        if self.epochs < 1 or self.batch < 2:
-            raise BadInput(
-                f"epochs is {self.epochs} and batch is {self.batch}",
-                expected="1 epoch or more, 2 queries per step or more",
-            )
+        if self.negatives not in NEGATIVES:
+            expected = " | ".join(NEGATIVES)
+            raise BadInput(f"unknown negatives {self.negatives!r}", value=self.negatives, expected=expected)
+        at_least(1, self, "layers", "epochs")
+        at_least(2, self, "batch")
         at_least(0, self, "rate", "scale", "seed")
+
+    @property
+    def batch_size(self) -> int:
+        """The number of queries per step."""
+        return self.batch or (2000 if self.paper else 256)
+
+    @property
+    def learning_rate(self) -> float:
+        """Adam's learning rate."""
+        return self.rate if self.rate is not None else (1e-3 if self.paper else 3e-3)
+
+    @property
+    def output_scale(self) -> float:
+        """The factor by which the network's output is multiplied."""
+        return self.scale if self.scale is not None else (0.05 if self.paper else 0.5)
+
+    def epochs_for(self, queries: int) -> int:
+        """Return the maximum number of passes over the training queries.
+
+        Args:
+            queries: The number of training queries.
+        """
+        if self.epochs is not None:
+            return self.epochs
+        steps_per_epoch = max(1, queries // min(self.batch_size, queries))
+        return -(-_PAPER_STEPS // steps_per_epoch) if self.paper else 8
 
 
 @dataclass(frozen=True)

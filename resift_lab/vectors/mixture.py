@@ -3,7 +3,8 @@
 In EmBoost (Cakaloglu, Xu and Raghavan 2022, section 3.2) a mixture weighs the layers of one embedding model
 (equation 2), and an ensemble weighs several embedding models (equation 4). Both concatenate, add or average the
 vectors, and may weigh a word by its inverse document frequency. :func:`mix_vectors` does both, because a layer is a
-table like any other. :func:`subwords` creates a further source from the spelling of words, which covers every word.
+table like any other: :func:`resift_lab.training.distill.layer_vectors` reads the layers of a transformer.
+:func:`subwords` creates a further source from the spelling of words, which covers every word.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from click.testing import CliRunner, Result
 from tiny_transformer import save_sentence_transformer
 
@@ -16,7 +17,14 @@ from resift.encoders.tables import quantized, weights_by_rank
 from resift.errors import BadInput, MissingExtra
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
-from resift_lab.training.distill import DistillOptions, distill, read_words, round_rows
+from resift_lab.training.distill import (
+    DistillOptions,
+    distill,
+    layer_vectors,
+    load_sentence_transformer,
+    read_words,
+    round_rows,
+)
 from resift_lab.training.fitting import FitOptions
 from resift_lab.training.principal import principal_components
 from resift_lab.training.refine import RefineOptions, _fitted, procrustes_map, refine, sentences
@@ -50,6 +58,54 @@ def test_shapes_weights_and_provenance(model_folder: Path) -> None:
         "weighting": "zipf",
         "words": 12,
     }
+
+
+def test_layers_are_the_means_of_hidden_states(model_folder: Path) -> None:
+    first, last = layer_vectors(model_folder, ["ab", "abc", "two words", "ab"], [0, -1])
+    assert first.words == last.words == ["ab", "abc"]
+    assert (first.info["source"], last.info["source"]) == ("tiny@0", "tiny@-1")
+    transformer = load_sentence_transformer(model_folder)[0]
+    pieces = transformer.tokenizer("abc", return_tensors="pt")
+    with torch.no_grad():
+        states = transformer.auto_model(**pieces, output_hidden_states=True).hidden_states
+    assert len(states) == 2
+    for table, hidden in ((first, states[0]), (last, states[1])):
+        np.testing.assert_allclose(table.rows()[1], hidden[0, 1:-1].mean(0).numpy(), atol=1e-5)
+
+
+def test_a_layer_that_does_not_exist_is_refused(model_folder: Path, tmp_path: Path) -> None:
+    for layer in (2, -3):
+        with pytest.raises(BadInput, match=f"layer {layer} of .* does not exist"):
+            layer_vectors(model_folder, ["ab"], [layer])
+    with pytest.raises(BadInput, match="cannot be loaded"):
+        layer_vectors(tmp_path, ["ab"], [0])
+
+
+def test_layers_are_mixed_with_tables(model_folder: Path, tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text('{"text": "the ship in the harbour"}\n{"text": "the sea and the wind"}\n', "utf-8")
+
+    def mix(out: str, *arguments: str) -> WordVectors:
+        result = CliRunner().invoke(main, ["vectors", "mix", *arguments, "--out", str(tmp_path / out)])
+        assert result.exit_code == 0, result.output
+        return WordVectors.load(tmp_path / out)
+
+    layers = [f"{model_folder}@0=0.25", f"{model_folder}@1=0.75"]
+    mixture = mix("mixture", *layers, "--corpus", str(corpus), "--aggregate", "average")
+    assert (mixture.dim, mixture.words[0]) == (16, "the")
+    assert mixture.weights[mixture.index["the"]] < mixture.weights[mixture.index["ship"]]
+    assert mixture.info["mixture"] == {"aggregate": "average", "coefficients": [0.25, 0.75], "idf": True}
+    ensemble = mix("ensemble", str(tmp_path / "mixture"), "resift-en", "--corpus", str(corpus))
+    assert ensemble.dim == 16 + 256
+    words = tmp_path / "words.txt"
+    words.write_text("ship\nharbour\n", "utf-8")
+    assert mix("listed", *layers, "--words", str(words), "--aggregate", "sum").words == ["ship", "harbour"]
+
+
+def test_layers_need_words(model_folder: Path, tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["vectors", "mix", f"{model_folder}@0", "--out", str(tmp_path / "out")])
+    assert result.exit_code == 2
+    assert "need words" in result.output
 
 
 def test_rows_are_centred_and_ordered_by_variance(model_folder: Path) -> None:

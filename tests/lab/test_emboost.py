@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from resift.errors import BadInput, DimensionMismatch
 from resift_lab.corpus import DocumentFrequencies
 from resift_lab.evaluation.protocol import run_retrieval
 from resift_lab.evaluation.system import Encoder
-from resift_lab.training.emboost import _Network, export, first_words, padded, train
+from resift_lab.training.emboost import _Network, _triplet_loss, export, first_words, padded, train
 from resift_lab.training.judged_queries import JudgedQueries
 from resift_lab.training.options import EmBoostOptions
 from resift_lab.vectors.mixture import mix_vectors
@@ -31,10 +32,11 @@ def mixed(table: WordVectors) -> WordVectors:
     return mix_vectors([table], idf=DocumentFrequencies.from_texts(collection().documents), spelling=(16, 0.5))
 
 
+@pytest.mark.parametrize("layers", [1, 3])
 @pytest.mark.parametrize("kind", ["fcrr", "convrr"])
-def test_the_exported_model_equals_the_network(kind: str, mixed: WordVectors, tmp_path: Path) -> None:
+def test_the_exported_model_equals_the_network(kind: str, layers: int, mixed: WordVectors, tmp_path: Path) -> None:
     torch.manual_seed(0)
-    options = EmBoostOptions(network=kind, scale=0.7)
+    options = EmBoostOptions(network=kind, scale=0.7, layers=layers)
     network = _Network(mixed.dim, [16, 16], options)
     network.sources.data = torch.tensor([1.5, 0.5])
     texts = ["when s0a", "year1 lorem s1b s1a place2 sit amet", "sit"]
@@ -65,6 +67,60 @@ def test_training_brings_queries_and_documents_together(kind: str, mixed: WordVe
     assert model.table.dim == mixed.dim
 
 
+def distances_of(loss_of: EmBoostOptions, positive: float, negatives: list[float]) -> float:
+    """Return the loss of the first query of a batch with given distances from its own and the other documents."""
+    angles = torch.tensor([positive, *negatives])
+
+    class Fixed(torch.nn.Module):  # type: ignore[misc]
+        """Encodes queries as one point of the unit circle, and documents at the given distances from it."""
+
+        def forward(self, words: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            turned = 2 * torch.arcsin(angles / 2) * words[:, 0, 0].bool()
+            return torch.stack([torch.cos(turned), torch.sin(turned)], dim=1)
+
+    count = len(angles)
+    data = SimpleNamespace(
+        rows=np.array([[0.0], [1.0]], np.float32),
+        queries=[np.array([0])] * count,
+        documents=[np.array([1])] * count,
+        relevant=[[row] for row in range(count)],
+        relevant_sets=[{row} for row in range(count)],
+    )
+    total = _triplet_loss(Fixed(), data, np.arange(count), loss_of, np.random.default_rng(0)) * count  # type: ignore[arg-type]
+    return float(total)
+
+
+@pytest.mark.parametrize(
+    ("negatives", "expected"),
+    [
+        # Distances of the documents: 0.5, 0.3, 0.9. Each is the positive document of one of three queries.
+        ("hardest", (0.5 - 0.3) + (0.3 - 0.5) + (0.9 - 0.3) + 3),
+        # The third query has no document that is farther than its own, so its negative is the farthest.
+        ("semi-hard", (0.5 - 0.9) + (0.3 - 0.5) + (0.9 - 0.5) + 3),
+    ],
+)
+def test_the_negative_document_of_a_triplet(negatives: str, expected: float) -> None:
+    options = EmBoostOptions(negatives=negatives, margin=1)
+    assert distances_of(options, 0.5, [0.3, 0.9]) == pytest.approx(expected, abs=1e-4)
+
+
+def test_the_papers_settings_give_way_to_stated_ones() -> None:
+    paper = EmBoostOptions(paper=True)
+    assert (paper.batch_size, paper.learning_rate, paper.output_scale, paper.decay, paper.margin) == (
+        2000,
+        1e-3,
+        0.05,
+        1e-3,
+        1,
+    )
+    assert paper.epochs_for(7000) == 134  # three steps per epoch
+    assert paper.epochs_for(100) == 400
+    stated = EmBoostOptions(paper=True, batch=50, scale=0.2, epochs=3)
+    assert (stated.batch_size, stated.output_scale, stated.epochs_for(7000), stated.learning_rate) == (50, 0.2, 3, 1e-3)
+    ours = EmBoostOptions()
+    assert (ours.batch_size, ours.learning_rate, ours.output_scale, ours.epochs_for(7000)) == (256, 3e-3, 0.5, 8)
+
+
 def test_bad_input(mixed: WordVectors) -> None:
     with pytest.raises(BadInput, match="no relevant document"):
         train(mixed, [32], JudgedQueries(["s0a"], ["when", "where"], [[0], []]), EmBoostOptions())
@@ -72,6 +128,8 @@ def test_bad_input(mixed: WordVectors) -> None:
         train(mixed, [32], JudgedQueries(["s0a"], ["when"], [[0]]), EmBoostOptions())
     with pytest.raises(BadInput, match="unknown network"):
         EmBoostOptions(network="lstm")
+    with pytest.raises(BadInput, match="unknown negatives"):
+        EmBoostOptions(negatives="easy")
     with pytest.raises(DimensionMismatch, match="kernels"):
         Residual("convrr", mixed, np.zeros((1, 32, 32), np.float32), np.zeros(32, np.float32), 0.05)
 
@@ -92,7 +150,7 @@ def test_the_commands(tmp_path: Path, table: WordVectors) -> None:
     report = json.loads(resift("eval", "retrieval", data, "--vectors", tmp_path / "m", "--json"))
     assert report["dimensions"] == 40
     train_ = ["train", "emboost", "--collection", data, "--vectors", tmp_path / "vectors", "--split", "60,10,30"]
-    small = ["--set=rate=0.01", "--set=scale=1", "--set=batch=50", "--set=epochs=8"]
+    small = ["--set=paper=true", "--set=rate=0.01", "--set=scale=1", "--set=batch=50", "--set=epochs=8"]
     told = resift(*train_, *small, "--out", tmp_path / "out")
     assert "convrr, 272 dimensions" in told
     report = json.loads(resift("eval", "retrieval", data, "--model", tmp_path / "out", "--split", "60,10,30", "--json"))
