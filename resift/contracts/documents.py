@@ -92,6 +92,7 @@ class IndexInfo:
         tuning: The constants that were chosen for searches of this index.
         field_types: The types of all fields in the mapping, separately for each index behind ``name``. Equal mappings
             are contained once. Empty if the engine has no mapping.
+        bags: The field with the bags of vectors that the model encodes, or None if the model encodes the text fields.
     """
 
     name: str
@@ -106,6 +107,7 @@ class IndexInfo:
     vector_fields: Mapping[str, VectorField] = field(default_factory=dict)
     tuning: Tuning = DEFAULT_TUNING
     field_types: tuple[FieldTypes, ...] = ()
+    bags: str | None = None
 
     def find_model(self, model: ModelDescription) -> IndexInfo | None:
         """Find the description of the vectors that an embedding model has written to this index.
@@ -182,6 +184,7 @@ class IndexInfo:
             dim=model.dim,
             indices=(name,),
             vector_field=vector_field,
+            bags=model.bags,
         )
 
     def to_meta(self) -> dict[str, Any]:
@@ -200,6 +203,8 @@ class IndexInfo:
             meta["vector_field"] = self.vector_field
         if not self.has_hnsw:
             meta["graph"] = False
+        if self.bags is not None:
+            meta["bags"] = self.bags
         return meta
 
     @classmethod
@@ -219,6 +224,7 @@ class IndexInfo:
             indices=(name,),
             vector_field=meta.get("vector_field", VECTOR_FIELD),
             has_hnsw=meta.get("graph", True),
+            bags=meta.get("bags"),
             other_models=tuple(cls.from_meta(name, other) for other in meta.get("others", ())),
         )
 
@@ -335,6 +341,10 @@ class ModelDescription(Protocol):
     @property
     def space_type(self) -> str:
         """The k-NN space in which candidates are retrieved."""
+
+    @property
+    def bags(self) -> str | None:
+        """The field of a document with a bag of vectors that the model encodes, or None if the model encodes texts."""
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ name              row of a word                                       pooling  s
 ``sfbow:U``       its products with the rows of the universe U        max      jaccard
 ================  ==================================================  =======  ==========
 
-The memberships of each word are computed when the model is built, so encoding a text only gathers rows. Two other kinds
-of models are in :mod:`resift.encoders.residual` and :mod:`resift.encoders.queries`.
+The memberships of each word are computed when the model is built, so encoding a text only gathers rows. Other kinds of
+models are in :mod:`resift.encoders.residual`, :mod:`resift.encoders.queries` and :mod:`resift.encoders.bags`.
 
 Source: Passalis and Tefas 2018, section 3.1, eqs. 1 and 2, for BoEW and RO-BoEW. Passalis and Tefas 2017,
 section 3.2.1, eq. 6, for RN-BoF. Muffo et al. 2021, section 3.2, for SFBoW.
@@ -99,6 +99,8 @@ class Model:
     Attributes:
         kind: Type of the model, as recorded in the saved folder.
         field: For models that encode queries only, the index field with the vectors of the documents. Otherwise None.
+        bags: For models that encode bags of vectors instead of texts (:mod:`resift.encoders.bags`), the field of a
+            document that contains its bag. Otherwise None.
         alpha: Weight of the similarity in searches without a session.
         max_alpha: Weight of the similarity that is approached as the judgements of a session accumulate.
 
@@ -113,6 +115,7 @@ class Model:
 
     kind = "pooled"
     field: str | None = None
+    bags: str | None = None
 
     def __init__(
         self,
@@ -169,7 +172,7 @@ class Model:
     @cached_property
     def hash(self) -> str:
         """A hash of the model's settings, words and arrays, as 16 hexadecimal digits."""
-        return content_hash(self._info(), self.table.words, self._arrays())
+        return content_hash(self._info(), self._saved_words(), self._arrays())
 
     @cached_property
     def _matrix(self) -> NDArray[Any]:
@@ -217,6 +220,17 @@ class Model:
         """
         batches = list(self.encode_batches(texts, batch_size))
         return np.concatenate(batches) if batches else np.zeros((0, self.dim), np.float32)
+
+    def encode_bags(self, values: Sequence[Any]) -> tuple[Floats, dict[int, str]]:
+        """Encode bags of vectors. Only models with a field ``bags`` can do this (:mod:`resift.encoders.bags`).
+
+        Args:
+            values: The bag of each document.
+
+        Raises:
+            BadInput: The model encodes texts.
+        """
+        raise BadInput(f"model {self.name} encodes texts, not bags of vectors", expected="a text")
 
     def encode_batches(self, texts: Iterable[str], batch_size: int = BATCH) -> Iterator[Floats]:
         """Encode texts as vectors, and yield the vectors batch by batch.
@@ -425,21 +439,25 @@ class Model:
             BadInput: The folder contains other files or cannot be written.
         """
         settings = {"kind": self.kind, "alpha": self.alpha, "max_alpha": self.max_alpha}
-        return write_folder(folder, MODEL_FILE, {**self._info(), **settings}, self.table.words, self._arrays())
+        return write_folder(folder, MODEL_FILE, {**self._info(), **settings}, self._saved_words(), self._arrays())
+
+    def _saved_words(self) -> list[str]:
+        """Return the words to be saved."""
+        return self.table.words
 
     @classmethod
-    def restore(cls, info: dict[str, Any], table: WordVectors, arrays: dict[str, NDArray[Any]]) -> Model:
+    def restore(cls, info: dict[str, Any], words: Sequence[str], arrays: dict[str, NDArray[Any]]) -> Model:
         """Create a model from the contents of a saved folder.
 
         Args:
             info: The settings, as saved in JSON.
-            table: The word vectors.
+            words: The saved words.
             arrays: The saved arrays by name: ``mask``, which contains a weight for each dimension, and optionally
                 ``head``, the matrix of the model's last linear layer.
         """
         return cls(
             info["name"],
-            table,
+            WordVectors.restore(words, arrays, info["vectors"]),
             info["pool"],
             info["similarity"],
             Layers(mask=arrays["mask"], head=arrays.get("head"), segments=info.get("segments", 1)),

@@ -56,14 +56,15 @@ class StaticQueries(Model):
             raise DimensionMismatch(message, expected=f"{(table.dim,)}, as the word vectors")
 
     @classmethod
-    def restore(cls, info: dict[str, Any], table: WordVectors, arrays: dict[str, NDArray[Any]]) -> StaticQueries:
+    def restore(cls, info: dict[str, Any], words: Sequence[str], arrays: dict[str, NDArray[Any]]) -> StaticQueries:
         """Create a model from the contents of a saved folder.
 
         Args:
             info: The settings, as saved in JSON.
-            table: The word vectors.
+            words: The saved words.
             arrays: The saved arrays by name. The array ``centre``, if any, is added to the mean word vector.
         """
+        table = WordVectors.restore(words, arrays, info["vectors"])
         model = cls(table, info["teacher"], info["field"], arrays.get("centre"))
         model.alpha, model.max_alpha = info["alpha"], info["max_alpha"]
         return model

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from resift.encoders.bags import BagModel
 from resift.encoders.model import MODEL_FILE, Model
 from resift.encoders.queries import StaticQueries
 from resift.encoders.residual import Residual
 from resift.errors import CorruptModel
 from resift.vectors.folder import corrupt_model_errors, read_folder
 from resift.vectors.packaged import DEFAULT_MODEL, load_vectors
-from resift.vectors.table import WordVectors
 
-KINDS: dict[str, type[Model]] = {kind.kind: kind for kind in (Model, Residual, StaticQueries)}
+KINDS: dict[str, type[Model]] = {kind.kind: kind for kind in (Model, Residual, StaticQueries, BagModel)}
 """Classes of models by the kind in a saved folder."""
 
 
@@ -34,5 +34,4 @@ def load_model(name: str | Path = DEFAULT_MODEL) -> Model:
         kind = info.get("kind", Model.kind)
         if kind not in KINDS:
             raise CorruptModel(f"{name} has a model of unknown kind {kind!r}", value=kind, expected=" | ".join(KINDS))
-        table = WordVectors.restore(words, arrays, info["vectors"])
-        return KINDS[kind].restore(info, table, arrays)
+        return KINDS[kind].restore(info, words, arrays)

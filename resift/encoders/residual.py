@@ -114,14 +114,15 @@ class Residual(Model):
         return np.asarray(mean + np.float32(self.scale) * hidden.mean(axis=0))
 
     @classmethod
-    def restore(cls, info: dict[str, Any], table: WordVectors, arrays: dict[str, NDArray[Any]]) -> Residual:
+    def restore(cls, info: dict[str, Any], words: Sequence[str], arrays: dict[str, NDArray[Any]]) -> Residual:
         """Create a model from the contents of a saved folder.
 
         Args:
             info: The settings, as saved in JSON.
-            table: The word vectors.
+            words: The saved words.
             arrays: The arrays by name, such as ``kernels``.
         """
+        table = WordVectors.restore(words, arrays, info["vectors"])
         return cls(info["name"], table, arrays["kernels"], arrays["bias"], info["network"]["scale"])
 
     def _info(self) -> dict[str, Any]:

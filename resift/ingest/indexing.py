@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from resift.contracts.documents import Document, Rejection
+from resift.contracts.encoding import encode_documents
 from resift.contracts.engine import Engine
 from resift.encoders.model import Model
 from resift.errors import CorruptEngine, EngineError, EngineUnavailable, ResiftError
@@ -21,6 +22,7 @@ __all__ = ["DeadLetters", "Indexer", "Report"]
 
 BATCH = 500  # maximum number of documents in a bulk request
 BATCH_BYTES = 4 * 2**20  # approximate maximum number of characters in a bulk request
+_NUMBER_BYTES = 20  # approximate number of characters of a number in a bag of vectors
 
 
 @dataclass
@@ -123,8 +125,9 @@ class Indexer(BatchWriter):
         reading = self._read(records)
         try:
             with self:
-                for batch in _batches(reading, fields, self._refuse):
-                    self.put(self._encode(batch, fields))
+                for batch in _batches(reading, fields, self._refuse, self.model.bags):
+                    if encoded := self._encode(batch, fields):
+                        self.put(encoded)
         except BaseException as error:
             self._refuse_open_records(error)
             if isinstance(error, EngineUnavailable):
@@ -210,7 +213,11 @@ class Indexer(BatchWriter):
     def _encode(self, records: Sequence[Record], fields: Sequence[str]) -> Batch:
         texts = [document_text(record.source, fields) for record in records]
         self.report.without_text += sum(not text.strip() for text in texts)
-        return [(record.id, record, vector) for record, vector in zip(records, self.model.encode(texts), strict=True)]
+        vectors, faults = encode_documents(self.model, [record.source for record in records], fields)
+        for position, reason in faults.items():
+            self._refuse(records[position], 400, reason)
+        encoded = enumerate(zip(records, vectors, strict=True))
+        return [(record.id, record, vector) for position, (record, vector) in encoded if position not in faults]
 
     def _request(self, batch: Batch) -> list[Rejection]:
         documents = [Document(id, record.source, vector) for id, record, vector in batch]
@@ -266,18 +273,23 @@ class Indexer(BatchWriter):
 
 
 def _batches(
-    records: Iterable[Record], fields: Sequence[str], refuse: Callable[[Record, int, str], None]
+    records: Iterable[Record],
+    fields: Sequence[str],
+    refuse: Callable[[Record, int, str], None],
+    bags: str | None = None,
 ) -> Iterator[list[Record]]:
     """Group records into batches of at most :data:`BATCH` records.
 
-    A batch also ends when its text reaches :data:`BATCH_BYTES` characters. If reading the records fails, the records
-    that were read before are yielded as a last batch, and the exception is raised when the next batch is requested.
+    A batch also ends when its texts and bags of vectors reach about :data:`BATCH_BYTES` characters. If reading the
+    records fails, the records that were read before are yielded as a last batch, and the exception is raised when the
+    next batch is requested.
 
     Args:
         records: The records.
         fields: The names of the text fields.
         refuse: A function that is called if the text of a record cannot be computed. Its arguments are the record, an
             HTTP status and the reason.
+        bags: The field with the bags of vectors, or None.
     """
     batch: list[Record] = []
     size = 0
@@ -285,6 +297,7 @@ def _batches(
         for record in records:
             try:
                 size += len(document_text(record.source, fields))
+                size += _NUMBER_BYTES * _count_numbers(record.source.get(bags) if bags else None)
             except UNSERIALIZABLE as error:
                 refuse(record, 400, f"{type(error).__name__}: {error}")
                 continue
@@ -298,3 +311,10 @@ def _batches(
         raise
     if batch:
         yield batch
+
+
+def _count_numbers(bag: Any) -> int:
+    """Return about how many numbers a bag of vectors contains."""
+    if not isinstance(bag, list):
+        return 1
+    return sum(map(_count_numbers, bag)) if any(isinstance(item, list) for item in bag) else len(bag)

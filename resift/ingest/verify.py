@@ -15,11 +15,12 @@ import numpy as np
 
 from resift.arrays import Floats, batched
 from resift.contracts.documents import Document, IndexInfo, Rejection
+from resift.contracts.encoding import encode_documents, encoded_fields
 from resift.contracts.engine import Engine
 from resift.encoders.model import Model
 from resift.ingest.stopping import Stop
 from resift.ingest.writing import vector_writer
-from resift.query.dsl import VECTOR_FIELD, document_text, is_compact, is_ours
+from resift.query.dsl import VECTOR_FIELD, is_compact, is_ours
 from resift.vectors.compact import MAX_ROUNDING_ERROR
 
 TOLERANCE = 1e-4  # allowed difference of a component, relative to the largest component (or 1, if that is larger)
@@ -41,7 +42,8 @@ class Verification:
         stale_ids: The ids of documents with a stale vector, at most MAX_REPORTED_IDS.
         repaired: The number of missing or stale vectors that were replaced.
         unrepaired: The number of missing or stale vectors that were not replaced.
-        refused: The new vectors that the engine refused, with document ids and reasons.
+        refused: The documents that a repair cannot give a vector, with reasons: the engine refused the vector, or the
+            document's bag of vectors is malformed.
     """
 
     index: str
@@ -134,7 +136,7 @@ def verify(
         ModelMismatch: If the index has no vectors of the model.
     """
     info = engine.info(index).require_model(model)
-    documents = engine.scan(info.name, info.vector_field, info.fields)
+    documents = engine.scan(info.name, info.vector_field, encoded_fields(model, info.fields))
     return VectorCheck(engine, model, info, repair, stop or Stop()).run(documents, progress)
 
 
@@ -187,7 +189,8 @@ class VectorCheck:
 
     def _read_again(self, ids: Sequence[str]) -> Iterator[Document]:
         for batch in batched(ids, BATCH):
-            yield from self.engine.scan(self.info.name, self.info.vector_field, self.info.fields, ids=batch)
+            fields = encoded_fields(self.model, self.info.fields)
+            yield from self.engine.scan(self.info.name, self.info.vector_field, fields, ids=batch)
 
     def _compare(
         self,
@@ -205,14 +208,18 @@ class VectorCheck:
         Returns:
             The ids of documents whose vector could not be replaced, because they have changed since they were read.
         """
-        info = self.info
+        info, unencoded = self.info, list[Rejection]()
         with vector_writer(self.engine, info, self.stop) if self.repair else nullcontext() as writer:
             wrong = []
             for batch in batched(documents, BATCH):
                 verification.checked += len(batch)
-                expected = self.model.encode([document_text(document.source, info.fields) for document in batch])
-                for document, right in zip(batch, expected, strict=True):
-                    if not is_expected_vector(document.vector, right, info.vector_field):
+                sources = [document.source for document in batch]
+                expected, faults = encode_documents(self.model, sources, info.fields)
+                for position, (document, right) in enumerate(zip(batch, expected, strict=True)):
+                    if position in faults:
+                        verification.count(document)
+                        unencoded.append(Rejection(position, document.id, 400, faults[position]))
+                    elif not is_expected_vector(document.vector, right, info.vector_field):
                         verification.count(document)
                         if writer is not None:
                             wrong.append((document.id, document.version, right))
@@ -227,7 +234,7 @@ class VectorCheck:
                 writer.put(wrong)
         if writer is None:
             return []
-        verification.repaired, verification.refused = writer.written, writer.refused
+        verification.repaired, verification.refused = writer.written, writer.refused + unencoded
         return writer.changed
 
 

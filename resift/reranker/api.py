@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -19,6 +19,7 @@ from flask.json.provider import DefaultJSONProvider
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from resift import schema
+from resift.arrays import Floats
 from resift.contracts.search_options import SearchRequest
 from resift.encoders.model import Model
 from resift.errors import BadInput, MalformedJson, ModelNotFound, UnsupportedMediaType
@@ -233,19 +234,65 @@ def check_model(requested: str | None, model: Model) -> None:
 
 @api.post("/embeddings")
 def embeddings() -> dict[str, Any]:
-    """Encode texts as vectors, in OpenAI's format."""
+    """Encode texts or bags of vectors, in OpenAI's format."""
     body, model = read_body(EmbeddingsRequest, data=True), current_service().model
     check_model(body.model, model)
     if body.dimensions not in (None, model.dim):
         message = f"vectors cannot have {body.dimensions} dimensions"
         raise BadInput(message, value=body.dimensions, expected=str(model.dim))
-    rows: Any = model.encode(texts("input", body.input, body.truncate))
+    rows: Any = _encode_bags(model, body) if model.bags else _encode_texts(model, body)
     if body.encoding_format == "base64":
         rows = [b64encode(row.astype("<f4").tobytes()).decode() for row in rows]
     data = [{"object": "embedding", "index": i, "embedding": row} for i, row in enumerate(rows)]
     # Some clients of OpenAI's API fail without this field. Tokens are not counted.
     usage = {"prompt_tokens": 0, "total_tokens": 0}
     return {"object": "list", "model": model.name, "data": data, "usage": usage}
+
+
+def _encode_texts(model: Model, body: EmbeddingsRequest) -> Floats:
+    """Encode the texts of a request.
+
+    Args:
+        model: The model, which encodes texts.
+        body: The request.
+
+    Returns:
+        The vectors, of shape (n_texts, n_dimensions).
+
+    Raises:
+        BadInput: An item is a list, and not a text.
+        TextTooLong: A text is longer than the settings allow.
+    """
+    items = [body.input] if isinstance(body.input, str) else body.input
+    for position, item in enumerate(items):
+        if isinstance(item, list):
+            message = f"input[{position}] is a list, but model {model.name} encodes texts"
+            raise BadInput(message, value=item, expected="a string")
+    return model.encode(texts("input", cast("list[str | TextObject | None]", items), body.truncate))
+
+
+def _encode_bags(model: Model, body: EmbeddingsRequest) -> Floats:
+    """Encode the bags of vectors of a request.
+
+    The ingest pipelines of a cluster send a bag as JSON text, and ``null`` for a document without a bag.
+
+    Args:
+        model: The model, which encodes bags.
+        body: The request.
+
+    Returns:
+        The vectors, of shape (n_bags, n_dimensions).
+
+    Raises:
+        BadInput: A bag is malformed, and the request does not ask for zero vectors of such bags.
+    """
+    items: list[Any] = [body.input] if isinstance(body.input, str) else list(body.input)
+    bags = [None if item is None or (isinstance(item, str) and item.strip() == "null") else item for item in items]
+    vectors, faults = model.encode_bags(bags)
+    if faults and not body.truncate:
+        position, reason = next(iter(faults.items()))
+        raise BadInput(f"input[{position}]: {reason}", value=bags[position])
+    return vectors
 
 
 @api.post("/rerank")
@@ -264,6 +311,9 @@ def rerank() -> dict[str, Any]:
         relevance = service.dynamax.scores(body.query, documents)
     elif late is None:
         model = service.model
+        if model.bags:
+            message = f"model {model.name} encodes bags of vectors, and cannot compare texts"
+            raise BadInput(message, value=body.method, expected="the method late, or a service with a model of texts")
         relevance = np.float32(0.5) + model.score(model.encode_one(body.query), model.encode(documents)) / 2
     else:
         check_word_pairs(body.query, documents)

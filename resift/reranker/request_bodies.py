@@ -20,7 +20,7 @@ from resift.sessions.sessions import MAX_DOCUMENT_ID, MAX_JUDGEMENTS, MAX_QUERY
 from resift.text import tokenize
 
 MAX_INPUTS = 2048
-"""Texts of an embeddings request. OpenAI has the same limit."""
+"""Texts or bags of an embeddings request. OpenAI has the same limit."""
 MAX_DOCUMENTS = 10_000
 """Documents of a rerank request. A search has the same maximum number of hits."""
 MAX_TOPIC = 10_000
@@ -196,11 +196,15 @@ def check_dynamax_pairs(query: str, documents: Sequence[str]) -> None:
 
 
 class EmbeddingsRequest(Struct, kw_only=True, forbid_unknown_fields=True):
-    """Texts to encode as vectors."""
+    """Texts, or bags of vectors, to encode as vectors."""
 
     input: Annotated[
-        str | Annotated[list[_Item], Meta(max_length=MAX_INPUTS)],
-        documented("a text or a list of texts", title="a list of strings"),
+        str | Annotated[list[_Item | list[Any]], Meta(max_length=MAX_INPUTS)],
+        documented(
+            "a text or a list of texts; for a model of [bags of vectors](models.md#bags-of-vectors) a list of bags "
+            "(lists of vectors, or JSON text of such lists)",
+            title="a list of strings, or of bags of vectors",
+        ),
     ]
     encoding_format: Annotated[
         Literal["float", "base64"],
@@ -208,7 +212,12 @@ class EmbeddingsRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = "float"
     dimensions: Annotated[Whole | None, documented("must be the model's number of dimensions", "none")] = None
     model: SameModel = None
-    truncate: Truncate = False
+    truncate: Annotated[
+        bool,
+        documented(
+            "whether to cut long texts, and to return zero vectors for malformed bags, instead of refusing the request"
+        ),
+    ] = False
 
 
 _By = Annotated[str, Meta(max_length=128), documented("name of the reader", "the name of the API key")]

@@ -13,6 +13,7 @@ import numpy as np
 from resift.arrays import Floats
 from resift.cache import TtlCache, get_or_fetch
 from resift.contracts.documents import IndexInfo, VectorField
+from resift.contracts.encoding import encode_documents
 from resift.contracts.engine import Engine, Headers
 from resift.encoders.model import Model
 from resift.errors import ResiftError
@@ -67,8 +68,8 @@ def read_documents(
     """
     documents = engine.documents(info.name, ids, headers, info.vector_field)
     existing = {id: documents[id] for id in ids if id in documents}
-    missing = [document_text(source, info.fields) for source, vector in existing.values() if vector is None]
-    encoded = iter(model.encode(missing) if missing else ())
+    missing = [source for source, vector in existing.values() if vector is None]
+    encoded = iter(encode_documents(model, missing, info.fields)[0] if missing else ())
     contents = {}
     for id, (source, stored_vector) in existing.items():
         vector = next(encoded) if stored_vector is None else np.asarray(stored_vector, np.float32)

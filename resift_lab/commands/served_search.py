@@ -42,12 +42,14 @@ class _Vectors:
         similarity: The similarity of the vectors, ``cosine`` or ``jaccard``.
         name: The name that the index stores for its model.
         hash: The hash that the index stores for its model.
+        bags: None, because the vectors are those of texts.
     """
 
     dim: int
     similarity: str
     name: str = "evaluated"
     hash: str = "0" * 16
+    bags: str | None = None
 
     @property
     def space_type(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, get_args, get_type_hints
 
 import click
@@ -16,7 +16,9 @@ _BOOLEANS = {"true": True, "false": False}
 _EXPECTED = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
 
-def set_option(owner: Callable[..., Any], *excluded: str) -> Decorator:
+def set_option(
+    owner: Callable[..., Any], *excluded: str, alternative: tuple[str, Callable[..., Any]] | None = None
+) -> Decorator:
     """Create the click option ``--set NAME=VALUE``, which sets parameters of a function or dataclass.
 
     The option may be repeated. The command receives a dictionary of the parsed values as argument ``settings``.
@@ -25,18 +27,21 @@ def set_option(owner: Callable[..., Any], *excluded: str) -> Decorator:
     Args:
         owner: The function or dataclass.
         *excluded: Names of parameters that cannot be set, because the command has separate options for them.
+        alternative: An option such as ``--bags``, and the function or dataclass whose parameters are set if the command
+            line contains this option. The option must be eager, so that it is parsed first.
     """
-    defaults = {
-        name: parameter.default
-        for name, parameter in inspect.signature(owner).parameters.items()
-        if name not in excluded and isinstance(parameter.default, (int, float, str, type(None)))
-    }
+    defaults = _defaults(owner, excluded)
 
     def parse(context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, Any]:
-        hints = get_type_hints(owner)
-        return dict(_setting(text, defaults, hints) for text in texts)
+        chosen, chosen_defaults = owner, defaults
+        if alternative and context.params.get(alternative[0].lstrip("-")) is not None:
+            chosen, chosen_defaults = alternative[1], _defaults(alternative[1], excluded)
+        hints = get_type_hints(chosen)
+        return dict(_setting(text, chosen_defaults, hints) for text in texts)
 
-    listed = ", ".join(name if default is None else f"{name}={default}" for name, default in defaults.items())
+    listed = _listed(defaults)
+    if alternative:
+        listed += f". With {alternative[0]}: {_listed(_defaults(alternative[1], excluded))}"
     return click.option(
         "--set",
         "settings",
@@ -45,6 +50,24 @@ def set_option(owner: Callable[..., Any], *excluded: str) -> Decorator:
         callback=parse,
         help=f"Change a setting. Settings and their defaults: {listed}. May be repeated.",
     )
+
+
+def _defaults(owner: Callable[..., Any], excluded: Collection[str]) -> dict[str, Any]:
+    """Return the parameters of a function or dataclass that can be set on the command line, with their defaults.
+
+    Args:
+        owner: The function or dataclass.
+        excluded: Names of parameters to leave out.
+    """
+    return {
+        name: parameter.default
+        for name, parameter in inspect.signature(owner).parameters.items()
+        if name not in excluded and isinstance(parameter.default, (int, float, str, type(None)))
+    }
+
+
+def _listed(defaults: dict[str, Any]) -> str:
+    return ", ".join(name if default is None else f"{name}={default}" for name, default in defaults.items())
 
 
 def _setting(text: str, defaults: dict[str, Any], hints: dict[str, Any]) -> tuple[str, Any]:

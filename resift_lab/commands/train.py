@@ -12,6 +12,8 @@ from resift.cli.failures import PROBLEMS_FOUND
 from resift.cli.lazy import LazyGroup
 from resift.cli.options import combine_options
 from resift.cli.output import progress_bar
+from resift.encoders.bags import check_bag_field
+from resift.encoders.model import Model
 from resift.encoders.tables import quantized
 from resift.errors import needs_extra
 from resift.vectors.packaged import load_vectors
@@ -19,7 +21,7 @@ from resift_lab.commands.options import checkpoint_beside, option_of, out_option
 from resift_lab.commands.saved import saved_line
 from resift_lab.commands.settings import set_option
 from resift_lab.evaluation.data import read_labelled
-from resift_lab.training.options import RnBofOptions, RoBoewOptions
+from resift_lab.training.options import BagOptions, ClusterOptions, RnBofOptions, RoBoewOptions
 
 _COMMANDS = {
     "self": "resift_lab.commands.train_self:self_command",
@@ -71,16 +73,28 @@ def ro_boew(settings: dict[str, Any], codewords: int, seed: int, **files: Any) -
 
 
 @train.command("rn-bof", epilog="Example: resift train rn-bof --train labelled.jsonl --size 32 --out own-model")
-@option_of(RnBofOptions, "size", "Number of dimensions of a text's vector.")
-@set_option(RnBofOptions, "size", "seed")
+@option_of(RnBofOptions, "size", "Number of dimensions of a document's vector.")
+@click.option(
+    "--bags",
+    is_eager=True,
+    metavar="FIELD",
+    help="Encode the bags of vectors in this field, such as the patches of images, instead of texts. A bag is a list "
+    "of vectors, or a list of such lists: one list for each region of the document.",
+)
+@set_option(RnBofOptions, "size", "seed", alternative=("--bags", BagOptions))
 @labelled_options
-def rn_bof(settings: dict[str, Any], size: int, seed: int, **files: Any) -> None:
-    """Train a neural bag of features (RN-BoF), a model that encodes texts as vectors, on labelled documents.
+def rn_bof(settings: dict[str, Any], size: int, bags: str | None, seed: int, file: str, out: str, vectors: str) -> None:
+    """Train a neural bag of features (RN-BoF), a model that encodes texts or bags of vectors, on labelled documents.
 
-    The vectors may have any number of dimensions. The model is written only if documents with the same label are closer
-    to each other than with untrained vectors. Otherwise the exit status is 3.
+    The vectors of the documents may have any number of dimensions. The model is written only if documents with the same
+    label are closer to each other than with untrained vectors. Otherwise the exit status is 3.
+
+    A training on bags does not use --vectors, and starts again if it was interrupted.
     """
-    _train_labelled(RnBofOptions(size=size, seed=seed, **settings), **files)
+    if bags is None:
+        _train_labelled(RnBofOptions(size=size, seed=seed, **settings), file, out, vectors)
+    else:
+        _train_bags(BagOptions(size=size, seed=seed, **settings), file, out, bags)
 
 
 def _train_labelled(options: RoBoewOptions, file: str, out: str, vectors: str) -> None:
@@ -102,27 +116,74 @@ def _train_labelled(options: RoBoewOptions, file: str, out: str, vectors: str) -
     checkpoint = checkpoint_beside(out)
     with progress_bar("training") as progress:
         model, summary = fit(texts, labels, load_vectors(vectors), options, progress, checkpoint)
-    lines = _summary_lines(summary, time.perf_counter() - started)
+    model.table = quantized(model.table)
+    saved = _save_if_better(model, summary, out, time.perf_counter() - started)
+    checkpoint.unlink(missing_ok=True)
+    _exit(summary, options, out, saved)
+
+
+def _train_bags(options: BagOptions, file: str, out: str, field: str) -> None:
+    """Train on a file of labelled bags of vectors, and save the model, as :func:`_train_labelled` does with texts.
+
+    Args:
+        options: The settings of the training.
+        file: The path of the file with the documents and their labels.
+        out: The folder to save the model in.
+        field: The name of the field with the bag of a document.
+    """
+    with needs_extra("lab", "training"):
+        from resift_lab.training.bags import read_labelled_bags, train_bags
+
+    check_bag_field(field)
+    started = time.perf_counter()
+    bags, labels = read_labelled_bags(file, field)
+    with progress_bar("training") as progress:
+        model, summary = train_bags(bags, labels, field, options, progress)
+    _exit(summary, options, out, _save_if_better(model, summary, out, time.perf_counter() - started))
+
+
+def _save_if_better(model: Model, summary: dict[str, Any], out: str, seconds: float) -> bool:
+    """Print the result of a training, and save the model unless it is no better than untrained vectors.
+
+    Args:
+        model: The trained model.
+        summary: The summary of the training.
+        out: The folder to save the model in.
+        seconds: The duration of the training.
+
+    Returns:
+        Whether the model was saved.
+    """
+    lines = _summary_lines(summary, seconds)
     # "better" is None if no document was held out for evaluation. The model is saved in this case, too.
     save = summary["better"] is not False
     if save:
-        model.table = quantized(model.table)
         model.save(out)
         lines.append(saved_line(model, out))
-    checkpoint.unlink(missing_ok=True)
     click.echo("\n".join(lines))
+    return save
+
+
+def _exit(summary: dict[str, Any], options: ClusterOptions, out: str, saved: bool) -> None:
+    """Print a warning if the training could not be evaluated, or if the model was not saved. Then the status is 3.
+
+    Args:
+        summary: The summary of the training.
+        options: The settings of the training.
+        out: The folder of the model.
+        saved: Whether the model was saved.
+    """
     if options.validation and summary["better"] is None:
         click.echo("warning: no class has two documents, so none was held out to evaluate the training", err=True)
-    if not save:
+    if not saved:
         click.echo(f"warning: no better than without training; nothing was written to {out}", err=True)
         sys.exit(PROBLEMS_FOUND)
 
 
 def _summary_lines(summary: dict[str, Any], seconds: float) -> list[str]:
-    lines = [
-        f"{summary['documents']} documents of {summary['classes']} classes, {summary['words']} words, "
-        f"{summary['epochs']} epochs, {seconds:.0f} s"
-    ]
+    counts = [f"{summary['documents']} documents of {summary['classes']} classes"]
+    counts += [f"{summary[name]} {name}" for name in ("words", "regions") if name in summary]
+    lines = [f"{', '.join(counts)}, {summary['epochs']} epochs, {seconds:.0f} s"]
     if summary["map11"]:
         lines.append(f"mAP of {summary['held_out']} documents held out from a first training:")
         lines += [f"  {name:10}{100 * value:6.2f}" for name, value in summary["map11"].items()]

@@ -30,7 +30,7 @@ from resift.errors import BadInput
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 from resift.vectors.weights import Alphas
-from resift_lab.training.options import RoBoewOptions
+from resift_lab.training.options import ClusterOptions, RoBoewOptions
 
 _TINY = 1e-12
 # Smallest initial weight of a word, as a share of the largest.
@@ -132,10 +132,7 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
         Source:
             Passalis and Tefas 2018, equations 1 and 2.
         """
-        codebook = self.codebook
-        squares = rows.square().sum(1, keepdim=True) + codebook.square().sum(1) - 2 * rows @ codebook.T
-        # The derivative of the square root is infinite at 0.
-        return torch.softmax(-squares.clamp_min(_TINY).sqrt() / self.scale(), dim=1)
+        return soft_memberships(rows, self.codebook, self.scale())
 
     def forward(self, counts: csr_matrix) -> torch.Tensor:
         """Encode texts.
@@ -226,8 +223,27 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
         )
 
 
+def soft_memberships(vectors: torch.Tensor, codebook: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """Compute how strongly each vector belongs to each codeword: the softmax over the codewords v_k of -‖x - v_k‖ / σ.
+
+    Args:
+        vectors: The vectors x, shape (n, D).
+        codebook: The codewords v, shape (K, D).
+        scale: The divisor σ of the distances, a scalar or of shape (K,).
+
+    Returns:
+        Memberships in the K codewords, shape (n, K). Each row sums to 1.
+
+    Source:
+        Passalis and Tefas 2018, equations 1 and 2, and Passalis and Tefas 2017, equation 6.
+    """
+    squares = vectors.square().sum(1, keepdim=True) + codebook.square().sum(1) - 2 * vectors @ codebook.T
+    # The derivative of the square root is infinite at 0.
+    return torch.softmax(-squares.clamp_min(_TINY).sqrt() / scale, dim=1)
+
+
 def entropy(
-    vectors: torch.Tensor, targets: torch.Tensor, centres: torch.Tensor, options: RoBoewOptions | None = None
+    vectors: torch.Tensor, targets: torch.Tensor, centres: torch.Tensor, options: ClusterOptions | None = None
 ) -> torch.Tensor:
     """Return the training loss: the entropy of the classes in the soft clusters around ``centres``, in nats.
 
@@ -243,7 +259,7 @@ def entropy(
     Source:
         Passalis and Tefas 2018, equations 5 to 13. The ``tied`` form is not in the paper.
     """
-    options = options or RoBoewOptions()
+    options = options or ClusterOptions()
     if options.entropy == "spherical":
         distance = 1 - functional.normalize(vectors, eps=_TINY) @ functional.normalize(centres, eps=_TINY).T
     else:

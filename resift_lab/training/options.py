@@ -56,13 +56,11 @@ def _check_held_out(share: float) -> None:
 
 
 @dataclass(frozen=True)
-class RoBoewOptions:
-    """Settings of RO-BoEW and of its training.
-
-    The defaults were chosen on parts of three training sets.
+class ClusterOptions:
+    """Settings of the networks that learn from labelled documents by forming pure clusters of documents.
 
     Attributes:
-        codewords: The size K of the codebook.
+        codewords: The size K of a codebook.
         sigma: The width σ of the codewords' membership function before training.
         fuzziness: The fuzziness m of the document clusters. Smaller values assign documents to clusters more strictly.
             None means 0.1 for ``tied`` clusters, and otherwise 0.01 for Euclidean and 0.05 for spherical distances.
@@ -73,7 +71,6 @@ class RoBoewOptions:
         batch: The number of documents per step.
         rate: Adam's learning rate, which falls to 0 over the epochs. Word weights are trained with three times this
             rate. σ and the cluster centres are trained with a tenth of it.
-        min_count: The minimum document frequency of a word that is trained.
         validation: The share of the documents, 0 to 0.5, that is held out to choose the number of epochs and to
             evaluate the result.
         patience: The number of epochs without improvement after which training stops.
@@ -94,7 +91,6 @@ class RoBoewOptions:
     epochs: int = 10
     batch: int = 100
     rate: float = 0.01
-    min_count: int = 2
     validation: float = 0.1
     patience: int = 3
     seed: int = 0
@@ -103,7 +99,7 @@ class RoBoewOptions:
         if self.fuzziness is None:
             untied = 0.01 if self.entropy == "euclidean" else 0.05
             object.__setattr__(self, "fuzziness", 0.1 if self.tied else untied)
-        at_least(1, self, "codewords", "epochs", "batch", "min_count", "patience")
+        at_least(1, self, "codewords", "epochs", "batch", "patience")
         at_least(0, self, "seed")
         for name in ("sigma", "fuzziness", "rate"):
             value = getattr(self, name)
@@ -116,8 +112,25 @@ class RoBoewOptions:
 
 
 @dataclass(frozen=True)
+class RoBoewOptions(ClusterOptions):
+    """Settings of RO-BoEW and of its training: the settings of :class:`ClusterOptions`, and ``min_count``.
+
+    The defaults were chosen on parts of three training sets.
+
+    Attributes:
+        min_count: The minimum document frequency of a word that is trained.
+    """
+
+    min_count: int = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(1, self, "min_count")
+
+
+@dataclass(frozen=True)
 class RnBofOptions(RoBoewOptions):
-    """Settings of RN-BoF and of its training: the settings of RO-BoEW, ``size`` and ``segments``.
+    """Settings of RN-BoF on texts and of its training: the settings of RO-BoEW, ``size`` and ``segments``.
 
     Unlike for RO-BoEW, ``sigma`` is multiplied by the mean distance between codewords. The paper starts with widths of
     0.1, but wider membership functions train better with word vectors of 256 dimensions. The default number of epochs
@@ -138,6 +151,32 @@ class RnBofOptions(RoBoewOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least(1, self, "size", "segments")
+
+
+@dataclass(frozen=True)
+class BagOptions(ClusterOptions):
+    """Settings of RN-BoF on bags of vectors and of its training.
+
+    ``sigma`` is multiplied by the mean distance between the codewords of a region.
+
+    Attributes:
+        size: The number of dimensions R of a document's vector.
+        sample: The number of vectors of a document that are used in a step, drawn anew for each step. It is divided
+            equally among the regions of the bags.
+
+    Source:
+        Passalis and Tefas 2017, sections 3.2 and 3.3.
+    """
+
+    sigma: float = 0.1
+    epochs: int = 100
+    patience: int = 20
+    size: int = 16
+    sample: int = 100
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(1, self, "size", "sample")
 
 
 @dataclass(frozen=True)

@@ -2,19 +2,34 @@
 
 In contrast to RO-BoEW, each codeword has its own width σ_k (equations 5 and 6). A text may be divided into S
 consecutive segments, which are pooled separately (equation 7 and section 3.2.3). Unlike in the paper, all segments
-share the same codewords, and only the head distinguishes them. The head t = relu(Wᵀ s) has R dimensions (equation 8).
-The network is trained like RO-BoEW, with learned cluster centres (equation 13).
+of a text share the same codewords, and only the head distinguishes them. The head t = relu(Wᵀ s) has R dimensions
+(equation 8). The network is trained like RO-BoEW, with learned cluster centres (equation 13).
+
+:class:`RnBof` encodes texts, whose vectors are those of their words. :class:`BagRnBof` encodes bags of any vectors, and
+each region of a bag has codewords of its own, as in the paper.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from resift.arrays import Floats
+from resift.encoders.bags import Bag, BagModel
+from resift.encoders.kmeans import kmeans
+from resift.errors import BadInput
 from resift.vectors.table import WordVectors
-from resift_lab.training.boew import RoBoew
-from resift_lab.training.options import RnBofOptions, RoBoewOptions
+from resift_lab.training.boew import RoBoew, soft_memberships
+from resift_lab.training.options import BagOptions, RnBofOptions, RoBoewOptions
+
+# Vectors of a region from which its initial codewords are learned.
+_CLUSTERED = 12_500
+# The smallest width of a codeword.
+_MIN_WIDTH = 1e-3
 
 
 class RnBof(RoBoew):
@@ -33,14 +48,8 @@ class RnBof(RoBoew):
     def _add_width_and_head(self, options: RoBoewOptions) -> None:
         assert isinstance(options, RnBofOptions)
         self.segments = options.segments
-        codebook, count = self.codebook.detach(), options.codewords
-        mean_distance = torch.cdist(codebook, codebook).sum() / max(1, count * (count - 1))
-        # A single codeword has no distance to another.
-        self.width = torch.nn.Parameter(torch.full((count,), options.sigma * float(mean_distance or 1)))
-        chance = torch.Generator().manual_seed(options.seed)
-        head = 2 * torch.rand(options.segments * count, options.size, generator=chance) - 1
-        # Pooled memberships are never negative, so a unit with a negative sum of weights would never be active.
-        self.head = torch.nn.Parameter(torch.where(head.sum(0) < 0, -head, head))
+        self.width = torch.nn.Parameter(_initial_width(self.codebook.detach(), options.sigma))
+        self.head = torch.nn.Parameter(_initial_head(options.segments * options.codewords, options.size, options.seed))
 
     def name(self) -> str:
         """Return the name of the exported model, with its sizes."""
@@ -51,7 +60,7 @@ class RnBof(RoBoew):
 
         The widths are at least 0.001. They have the shape (K,) for K codewords.
         """
-        return self.width.clamp_min(1e-3)
+        return self.width.clamp_min(_MIN_WIDTH)
 
     def text_vectors(self, pooled: torch.Tensor) -> torch.Tensor:
         """Apply the final linear layer with the matrix W to the memberships of each text: t = relu(Wᵀ s).
@@ -87,3 +96,170 @@ def untrained_network(table: WordVectors, options: RoBoewOptions) -> RoBoew:
         options: The settings.
     """
     return RnBof(table, options) if isinstance(options, RnBofOptions) else RoBoew(table, options)
+
+
+class Bags:
+    """The bags of N documents, stored as one array of vectors for each of the S regions.
+
+    Args:
+        bags: The bags, from :func:`resift.encoders.bags.read_bag`. All have the same number of regions, and vectors of
+            the same length.
+
+    Attributes:
+        vectors: The vectors of all documents in each region, S arrays of shape (n_vectors, D).
+        offsets: The positions at which the documents start and end in these arrays, S arrays of shape (N + 1,).
+    """
+
+    def __init__(self, bags: Sequence[Bag]) -> None:
+        regions = [[bag[region] for bag in bags] for region in range(len(bags[0]))]
+        self.vectors = [np.concatenate(parts) for parts in regions]
+        self.offsets = [np.cumsum([0, *map(len, parts)]) for parts in regions]
+
+    def select(
+        self,
+        region: int,
+        documents: NDArray[np.int64],
+        limit: int | None = None,
+        chance: np.random.Generator | None = None,
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Select vectors of some documents in a region.
+
+        Args:
+            region: The number of the region, counted from 0.
+            documents: The numbers of the n documents, shape (n,).
+            limit: The maximum number of vectors of a document, which are drawn at random, or None for all vectors.
+            chance: The random number generator, if there is a limit.
+
+        Returns:
+            The rows of the vectors in the array of the region, and for each row the position of its document in
+            ``documents``.
+        """
+        offsets = self.offsets[region]
+        rows = [np.arange(offsets[document], offsets[document + 1]) for document in documents]
+        if limit is not None and chance is not None:
+            rows = [part if len(part) <= limit else chance.choice(part, limit, replace=False) for part in rows]
+        owners = np.repeat(np.arange(len(documents)), [len(part) for part in rows])
+        return np.concatenate(rows), owners
+
+    def means(self) -> Floats:
+        """Return the mean of the vectors of each region, concatenated for each document, shape (N, S·D)."""
+        means = []
+        for vectors, offsets in zip(self.vectors, self.offsets, strict=True):
+            sums = np.zeros((len(offsets) - 1, vectors.shape[1]), np.float32)
+            counts = np.diff(offsets)
+            np.add.at(sums, np.repeat(np.arange(len(counts)), counts), vectors)
+            means.append(sums / np.maximum(counts, 1)[:, None])
+        return np.concatenate(means, axis=1, dtype=np.float32)
+
+
+class BagRnBof(torch.nn.Module):  # type: ignore[misc]
+    """The network of RN-BoF on bags of vectors, with separate codewords for each region of a bag.
+
+    Its parameters are the codebooks (S, K, D) and widths (S, K) of S regions, and the matrix W (S · K, R) of the head,
+    all float32. The codewords start as the centroids of the vectors of a region.
+
+    Args:
+        bags: The bags to train on.
+        options: The settings.
+
+    Raises:
+        BadInput: If a region has fewer vectors than codewords.
+
+    Source:
+        Passalis and Tefas 2017, sections 3.2.1, 3.2.3 and 3.3.
+    """
+
+    def __init__(self, bags: Bags, options: BagOptions) -> None:
+        super().__init__()
+        chance = np.random.default_rng(options.seed)
+        codebooks = []
+        for region, vectors in enumerate(bags.vectors):
+            if len(vectors) < options.codewords:
+                message = f"region {region} has {len(vectors)} vectors for {options.codewords} codewords"
+                raise BadInput(message, value=options.codewords, expected=f"at most {len(vectors)} codewords")
+            if len(vectors) > _CLUSTERED:
+                vectors = vectors[chance.choice(len(vectors), _CLUSTERED, replace=False)]
+            codebooks.append(torch.from_numpy(kmeans(vectors, options.codewords, options.seed)))
+        self.codebooks = torch.nn.Parameter(torch.stack(codebooks))
+        self.widths = torch.nn.Parameter(torch.stack([_initial_width(book, options.sigma) for book in codebooks]))
+        rows = len(codebooks) * options.codewords
+        self.head = torch.nn.Parameter(_initial_head(rows, options.size, options.seed))
+
+    def forward(
+        self, bags: Bags, documents: NDArray[np.int64], sample: int | None = None, chance: Any = None
+    ) -> torch.Tensor:
+        """Encode bags.
+
+        Args:
+            bags: The bags.
+            documents: The numbers of the n documents to encode, shape (n,).
+            sample: The number of vectors of a document to use, divided equally among the regions. None uses all.
+            chance: The NumPy random number generator that draws the vectors.
+
+        Returns:
+            The vectors t = relu(Wᵀ s) of the documents, shape (n, R) for R dimensions.
+
+        Source:
+            Passalis and Tefas 2017, equations 6 to 8.
+        """
+        limit = None if sample is None else -(-sample // len(self.codebooks))
+        histograms = []
+        for region, (codebook, widths) in enumerate(zip(self.codebooks, self.widths, strict=True)):
+            rows, owners = bags.select(region, documents, limit, chance)
+            x, counts = torch.from_numpy(bags.vectors[region][rows]), np.bincount(owners, minlength=len(documents))
+            summed = torch.zeros(len(documents), len(codebook)).index_add(
+                0, torch.from_numpy(owners), soft_memberships(x, codebook, widths.clamp_min(_MIN_WIDTH))
+            )
+            histograms.append(summed / torch.from_numpy(np.maximum(counts, 1).astype(np.float32))[:, None])
+        return torch.relu(torch.cat(histograms, dim=1) @ self.head)
+
+    def encode(self, bags: Bags, batch: int = 50) -> Floats:
+        """Encode all bags with all their vectors, in batches, and return the vectors as a NumPy array.
+
+        Args:
+            bags: The bags of N documents.
+            batch: The number of bags per batch.
+
+        Returns:
+            The vector of each document, shape (N, R) for R dimensions, float32.
+        """
+        documents = np.arange(len(bags.offsets[0]) - 1)
+        with torch.no_grad():
+            parts = [self(bags, documents[start : start + batch]) for start in range(0, len(documents), batch)]
+        return np.asarray(torch.cat(parts).numpy(), np.float32)
+
+    def export(self, field: str, info: dict[str, Any]) -> BagModel:
+        """Convert the network to a model that does not need PyTorch.
+
+        Args:
+            field: The name of the field with the bag of a document.
+            info: The summary of the training, to be saved with the model.
+        """
+        codebooks, widths, head = (
+            value.detach().numpy().copy() for value in (self.codebooks, self.widths.clamp_min(_MIN_WIDTH), self.head)
+        )
+        name = f"rn-bof:{codebooks.shape[1]},{head.shape[1]}"
+        return BagModel(name, field, codebooks, widths, head, {"trained": info})
+
+
+def _initial_width(codebook: torch.Tensor, sigma: float) -> torch.Tensor:
+    """Return the initial width of each codeword: ``sigma`` times the mean distance between two codewords.
+
+    Args:
+        codebook: The codewords, shape (K, D).
+        sigma: The factor.
+
+    Returns:
+        Equal widths, shape (K,).
+    """
+    count = len(codebook)
+    mean_distance = torch.cdist(codebook, codebook).sum() / max(1, count * (count - 1))
+    # A single codeword has no distance to another.
+    return torch.full((count,), sigma * float(mean_distance or 1))
+
+
+def _initial_head(rows: int, size: int, seed: int) -> torch.Tensor:
+    """Return a random matrix W for the last layer, uniform in [-1, 1], shape (``rows``, ``size``)."""
+    head = 2 * torch.rand(rows, size, generator=torch.Generator().manual_seed(seed)) - 1
+    # Pooled memberships are never negative, so a unit with a negative sum of weights would never be active.
+    return torch.where(head.sum(0) < 0, -head, head)

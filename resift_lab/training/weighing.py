@@ -37,13 +37,14 @@ def choose_weight(model: Model, texts: Iterable[str], seed: int = 0) -> Tuning |
         seed: The seed of all random choices.
 
     Returns:
-        The weight with an explanation. None if there are too few documents, or if the model encodes only queries.
+        The weight with an explanation. None if there are too few documents, or if the model encodes only queries or
+        bags of vectors.
     """
     trained: dict[str, Any] = model.table.info.get("adapted") or model.table.info.get("taught") or {}
     if trained:
         return Tuning(model.alpha, model.hash, why={"alpha": trained.get("why", "as its training chose it")})
     documents = [words for words in sample_words(texts, DOCUMENTS, seed) if len(words) >= _MIN_WORDS]
-    if model.field is not None or len(documents) < MIN_JUDGES:
+    if model.field is not None or model.bags is not None or len(documents) < MIN_JUDGES:
         return None
     judges = np.random.default_rng(seed).permutation(len(documents))[:_JUDGES]
     verdict = Gate(documents, judges.tolist(), seed, _ROUNDS).judge(model)

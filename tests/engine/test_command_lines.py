@@ -121,6 +121,7 @@ TEXTS: dict[str, list[str]] = {
     "body": ["nowhere", "pairs.tsv", "directory.jsonl"],
     "id_field": ["nope"],
     "live": ["0", "-1%", "101%", "nan", "all", "", "%"],
+    "bags": ["a.b", "_id", "", "nope"],
     "encoder": ["nope", "boew:x", "boew:0", "boew:99999999999", "boew:4,nan", "sfbow:nope"],
     "compare": ["nope"],
     "shares": ["x", "1,2", "1,nan,2", "-1,1,1"],

@@ -17,7 +17,7 @@ from resift.contracts.documents import IndexInfo
 from resift.ingest.verify import verify
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.opensearch.mappings import GUARD_MAPPING, vector_mapping
+from resift.plugin.opensearch.mappings import STORED_ONLY, vector_mapping
 from resift.query.body import parse
 from resift.query.dsl import GUARD_FIELD, NestedField, text_clause
 from resift.query.questions import question_clause
@@ -39,7 +39,7 @@ def made(cluster: OpenSearchEngine, model: Model, nests: bool) -> str:
     kind = {"type": "nested"} if nests else {}
     notes = {**kind, "properties": {"text": TEXT}}
     parts = {**kind, "properties": {"text": TEXT, "notes": notes}}
-    properties = {"title": TEXT, "parts": parts, "resift_vector": vector_mapping(model), GUARD_FIELD: GUARD_MAPPING}
+    properties = {"title": TEXT, "parts": parts, "resift_vector": vector_mapping(model), GUARD_FIELD: STORED_ONLY}
     meta = {"resift": IndexInfo.from_model(model, FIELDS).to_meta()}
     settings = {"number_of_shards": 2, "number_of_replicas": 0, "index.knn": True}
     name, request = f"nested-{uuid.uuid4().hex[:8]}", Cluster(cluster).request

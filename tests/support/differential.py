@@ -202,7 +202,7 @@ DIM = 8
 
 def vectors(space: str) -> ModelDescription:
     """Return a function that creates vectors (DIM,) for a k-NN space."""
-    return SimpleNamespace(name="random", hash="0" * 16, dim=DIM, space_type=space)
+    return SimpleNamespace(name="random", hash="0" * 16, dim=DIM, space_type=space, bags=None)
 
 
 def documents_with_vectors(count: int) -> list[Document]:

@@ -15,7 +15,7 @@ from resift.encoders.tables import build_table
 from resift.ingest.verify import verify
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.opensearch.mappings import GUARD_MAPPING
+from resift.plugin.opensearch.mappings import STORED_ONLY
 from resift.query.dsl import GUARD_FIELD
 
 FIELDS = ["title", "parts.text"]
@@ -53,7 +53,7 @@ def body(model: Model, other: Model) -> dict[str, Any]:
     }
     return {
         "settings": {"number_of_shards": 3, "number_of_replicas": 0},
-        "mappings": {"properties": {**properties, **vectors, GUARD_FIELD: GUARD_MAPPING}, "_meta": {"resift": meta}},
+        "mappings": {"properties": {**properties, **vectors, GUARD_FIELD: STORED_ONLY}, "_meta": {"resift": meta}},
     }
 
 

@@ -26,7 +26,7 @@ from resift.plugin.cluster.search_pipelines import (
     pipeline_name,
     read_rewriters,
 )
-from resift.plugin.cluster.templates import Stamp, fill, render
+from resift.plugin.cluster.templates import Stamp, batch_size, fill, render
 from resift.query.dsl import PIPELINE_PREFIX, is_compact
 from resift.version import __version__
 
@@ -36,7 +36,7 @@ RESERVED_NAMES = ("ingest", *PIPELINES)
 
 
 class IngestPipeline(Pipeline):
-    """The ingest pipeline of an index. It encodes the text of each new document, once for each embedding model.
+    """The ingest pipeline of an index. It encodes each new document, once for each embedding model.
 
     The pipeline must not refuse or delay a client's write. A document that cannot be encoded is therefore written
     without a vector. The pipeline calls the installation's remote model for queries, because its connector has a short
@@ -113,6 +113,8 @@ class IndexPipelines:
                             "model": entry.model,
                             "query_id": model_id,
                             "fields": list(entry.fields),
+                            "bags": entry.bags,
+                            "batch_size": batch_size(entry.bags),
                             "vector_field": entry.vector_field,
                         }
                     )

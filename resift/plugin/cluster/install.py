@@ -32,7 +32,7 @@ from resift.plugin.cluster.search_pipelines import (
     would_be_deleted,
 )
 from resift.plugin.cluster.settings import Change, ClusterSettings
-from resift.plugin.cluster.templates import render
+from resift.plugin.cluster.templates import batch_size, render
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import SETTINGS, mappings
 from resift.version import __version__
@@ -77,6 +77,8 @@ class Installer:
             "model": model.hash,
             "url": self.url,
             "fields": list(installation.fields),
+            "bags": model.bags,
+            "batch_size": batch_size(model.bags),
             "key": key,
             "managed": managed.to_dict() if managed else None,
             "gather_text": read_resource("gather_text.painless"),

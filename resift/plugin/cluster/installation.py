@@ -120,12 +120,14 @@ class InstalledModel:
         hash: The hash that identifies the model.
         dim: The number of dimensions of its vectors.
         space_type: The k-NN space of its vectors, which defines their similarity.
+        bags: The field of a document with the bag of vectors that the model encodes, or None if it encodes texts.
     """
 
     name: str
     hash: str
     dim: int
     space_type: str
+    bags: str | None = None
 
 
 @dataclass(frozen=True)
@@ -208,6 +210,7 @@ def _read_installation(name: str, template: dict[str, Any]) -> Installation | No
             hash=index["model"],
             dim=index["dim"],
             space_type=vector["method"]["space_type"],
+            bags=index.get("bags"),
         )
         return Installation(name, model, tuple(index["fields"]), meta["service"], read_managed(meta))
     except (KeyError, TypeError):

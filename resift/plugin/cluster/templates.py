@@ -59,6 +59,16 @@ def fingerprint(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
+def batch_size(bags: str | None) -> int:
+    """Return how many documents an ingest pipeline encodes with one request to the service.
+
+    Args:
+        bags: The field with bags of vectors that the model encodes, or None if it encodes texts. A bag can have a
+            million characters, and the service accepts 8 MiB per request.
+    """
+    return 128 if bags is None else 4
+
+
 def fill(template: Any, values: dict[str, Any]) -> Any:
     """Replace each placeholder ``{{name}}`` in a JSON template with the value of this name.
 

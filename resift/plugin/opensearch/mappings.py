@@ -41,8 +41,8 @@ ANALYSIS: dict[str, Any] = {
 SETTINGS: dict[str, Any] = {"index.knn": True, "analysis": ANALYSIS}
 _EXACT = ("keyword", "boolean", "byte", "short", "integer", "long")
 _TOKENS = {"rank_features": "tokens", "sparse_vector": TOKEN_NUMBERS}
-# The mapping of GUARD_FIELD: accepts any value, and does not index it.
-GUARD_MAPPING = {"type": "object", "enabled": False}
+# The mapping of a field that accepts any JSON value, stores it, and does not index it.
+STORED_ONLY = {"type": "object", "enabled": False}
 # The key in ``_meta`` for settings of searches. It is separate from the key "resift" because attaching and detaching
 # rewrite the key "resift".
 TUNING_KEY = "resift_tuning"
@@ -85,7 +85,8 @@ def vector_mapping(model: ModelDescription) -> dict[str, Any]:
 def mappings(fields: Sequence[str], model: ModelDescription, analyzer: str = "english") -> dict[str, Any]:
     """Return the mappings of a new index, as a JSON object for OpenSearch.
 
-    They define the text fields and the vector field. All other strings become keyword fields. The ``_meta`` of the
+    They define the text fields and the vector field. A field with bags of vectors is stored, but not indexed. All other
+    strings become keyword fields. The ``_meta`` of the
     mappings contains the description of the index.
 
     Args:
@@ -102,7 +103,9 @@ def mappings(fields: Sequence[str], model: ModelDescription, analyzer: str = "en
             level = level.setdefault("properties", {}).setdefault(part, {})
         level.setdefault("properties", {})[last] = {"type": "text", "analyzer": f"resift_{analyzer}"}
     texts["properties"][VECTOR_FIELD] = vector_mapping(model)
-    texts["properties"][GUARD_FIELD] = GUARD_MAPPING
+    texts["properties"][GUARD_FIELD] = STORED_ONLY
+    if model.bags is not None:
+        texts["properties"][model.bags] = STORED_ONLY
     # Lucene refuses a document with a term of more than 32,766 bytes. 8,191 characters in UTF-8 never exceed that.
     keyword = {"match_mapping_type": "string", "mapping": {"type": "keyword", "ignore_above": 8191}}
     return {

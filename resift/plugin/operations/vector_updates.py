@@ -15,6 +15,7 @@ from typing import Any
 
 from resift.arrays import batched
 from resift.contracts.documents import IndexInfo, Rejection
+from resift.contracts.encoding import encoded_fields
 from resift.contracts.engine import Engine
 from resift.encoders.model import Model
 from resift.ingest.stopping import Stop
@@ -69,7 +70,7 @@ def write_vectors(engine: Engine, model: Model, entry: IndexInfo, stop: Stop, pr
     report, started, last_checked = Written(), time.perf_counter(), math.inf
     while True:
         engine.refresh(entry.name)
-        unfilled = engine.scan(entry.name, entry.vector_field, entry.fields, missing=True)
+        unfilled = engine.scan(entry.name, entry.vector_field, encoded_fields(model, entry.fields), missing=True)
         filled_before = report.documents
         verification = VectorCheck(engine, model, entry, True, stop).run(unfilled, _add_to(progress, filled_before))
         report.documents += verification.repaired

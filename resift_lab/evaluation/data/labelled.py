@@ -69,11 +69,25 @@ def read_labelled(path: str | Path) -> tuple[list[str], list[Any]]:
     """
     texts, labels = [], []
     for number, record in json_objects(Path(path)):
-        where, label = f"{path}, line {number}", record.get("label")
-        if isinstance(label, bool) or not isinstance(label, (str, int, dict)):
-            raise invalid_value(record, "label", where, '"label": a class, or {class: weight, …}')
+        where = f"{path}, line {number}"
+        labels.append(label_of(record, where))
         texts.append(text_of(record, "text", where))
-        labels.append(label)
     if not texts:
         raise BadInput(f"{path} holds no document", value=str(path), expected='lines {"text", "label"}')
     return texts, labels
+
+
+def label_of(record: dict[str, Any], where: str) -> str | int | dict[str, Any]:
+    """Return the label of a training document: a class, or a mapping of classes to weights.
+
+    Args:
+        record: The document as a JSON object.
+        where: The file and line number, for the error message.
+
+    Raises:
+        BadInput: If the document has no valid label.
+    """
+    label = record.get("label")
+    if isinstance(label, bool) or not isinstance(label, (str, int, dict)):
+        raise invalid_value(record, "label", where, '"label": a class, or {class: weight, …}')
+    return label

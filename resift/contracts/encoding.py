@@ -1,0 +1,40 @@
+"""Encode documents: their text fields, or their bags of vectors, depending on the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from resift.arrays import Floats
+from resift.encoders.model import Model
+from resift.query.dsl import document_text
+
+
+def encode_documents(
+    model: Model, sources: Sequence[Mapping[str, Any]], fields: Sequence[str]
+) -> tuple[Floats, dict[int, str]]:
+    """Encode documents as vectors.
+
+    Args:
+        model: The embedding model.
+        sources: The ``_source`` of each of the n documents.
+        fields: The names of the text fields.
+
+    Returns:
+        The vectors, of shape (n, n_dimensions), and the reasons why documents cannot be encoded, by position. Only
+        documents with malformed bags of vectors cannot be encoded.
+    """
+    if model.bags is None:
+        return model.encode([document_text(source, fields) for source in sources]), {}
+    vectors, faults = model.encode_bags([source.get(model.bags) for source in sources])
+    return vectors, {position: f"field {model.bags!r}: {reason}" for position, reason in faults.items()}
+
+
+def encoded_fields(model: Model, fields: Sequence[str]) -> list[str]:
+    """Return the names of the fields that the vector of a document depends on, and of its text fields.
+
+    Args:
+        model: The embedding model.
+        fields: The names of the text fields.
+    """
+    return [*fields, *([] if model.bags is None else [model.bags])]
