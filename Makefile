@@ -79,6 +79,7 @@ node-stop: .venv/dev
 
 papers: .venv/dev
 	$(BIN)/python benchmarks/papers.py
+	$(BIN)/python benchmarks/orl.py
 
 bench: .venv/dev
 	$(BIN)/python benchmarks/speed.py
