@@ -7,8 +7,9 @@ RESIFT := $(PIP) --no-deps --no-build-isolation
 SERVE ?= 1
 ENGINE ?= sqlite
 FLOORS ?= 1
-# Number of test processes. Each starts its own OpenSearch node; with OPENSEARCH_URL a single process uses that cluster.
-WORKERS ?= $(if $(OPENSEARCH_URL),0,2)
+# Number of test processes. The last of three starts no OpenSearch node, and runs tests that need none. Each other process
+# starts its own node. With OPENSEARCH_URL a single process uses that cluster.
+WORKERS ?= $(if $(OPENSEARCH_URL),0,3)
 
 # Otherwise each command that the tests start would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -50,7 +51,7 @@ test-versions: .venv/dev
 # Run the tests whose outcome depends most on the version of OpenSearch with the oldest supported version: remote models
 # and search pipelines, attaching of different kinds of indices, and all kinds of searches in a session.
 test-oldest: .venv/dev
-	$(ON_OLDEST) $(BIN)/pytest -q tests/cluster/test_operations.py tests/cluster/test_attach_sessions.py \
+	$(ON_OLDEST) $(BIN)/pytest -q -n 2 tests/cluster/test_operations.py tests/cluster/test_attach_sessions.py \
 		tests/cluster/test_attach_kinds.py tests/engine/test_request_kinds.py
 
 # Compare OpenSearch's own REST tests with and without a session on a real node: about two minutes. Part of `make test`.

@@ -1,12 +1,14 @@
-"""Distribute test files over the processes of ``pytest -n 2``, each of which has its own OpenSearch node.
+"""Distribute test files over the processes of ``pytest -n 3``, two of which have an OpenSearch node of their own.
 
 All tests of a file run in the same process, since they share indices and servers. The longest files start first, so
-that no process is left with one at the end.
+that no process is left with one at the end. The last of three or more processes only runs files that need no
+OpenSearch. It uses the CPU while the tests of the other processes wait for frozen nodes and time limits.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Generator
 from pathlib import Path
@@ -15,10 +17,18 @@ from typing import Any
 import pytest
 from _pytest.doctest import DoctestModule
 from xdist.scheduler.loadscope import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 # These tests share a node with the security plugin, which takes long to start.
 SECURED = tuple(
     f"tests/cluster/test_{name}.py" for name in ("rights", "rights_in_any_request", "document_rights", "versions")
+)
+
+# Files without a test that needs OpenSearch. If one of them gets such a test, one more process starts a node.
+NEEDS_NO_NODE = re.compile(
+    r"resift(_lab)?/|tests/unit/|tests/lab/test_(?!export|prove_replay|ubi_training)|tests/page/test_(?!page_states)"
+    r"|tests/engine/test_(command_lines|damage|demo|deploy|docs|docs_transcript|image|retrievers|review_fuzz|serving"
+    r"|sqlite_file|sqlite_readers|stdin|tables|terminal|worker_memory)\.py"
 )
 
 MEMORY = Path("/dev/shm")
@@ -41,6 +51,17 @@ class ByFile(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
         return SECURED[0] if file in SECURED else file
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        """Assign the next file to a process: the other processes first run the files that need a node."""
+        is_last = self.numnodes > 2 and node.gateway.id == f"gw{self.numnodes - 1}"
+        files = [file for file in self.workqueue if bool(NEEDS_NO_NODE.match(file)) == is_last]
+        if files:
+            self.workqueue.move_to_end(files[0], last=False)
+        elif is_last:
+            node.shutdown()
+            return
+        super()._assign_work_unit(node)
 
 
 @pytest.hookimpl(optionalhook=True)
