@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -65,11 +66,16 @@ def patience() -> None:
     """Override the patient timeouts of other tests, because these tests measure waiting."""
 
 
-@pytest.fixture
-def two(opensearch_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Proxy, Proxy]]:
-    """Yield two addresses of a node, with time limits of fractions of a second."""
+@pytest.fixture(autouse=True)
+def short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the time limits of nodes that do not answer."""
     monkeypatch.setattr(failover, "PATIENCE_SECONDS", 1.0)
     monkeypatch.setattr(failover, "_DEAD_SECONDS", 0.2)
+
+
+@pytest.fixture
+def two(opensearch_url: str) -> Iterator[tuple[Proxy, Proxy]]:
+    """Yield two addresses of a node."""
     both = Proxy(opensearch_url), Proxy(opensearch_url)
     yield both
     for proxy in both:
@@ -85,10 +91,11 @@ def engine(two: tuple[Proxy, Proxy]) -> Iterator[OpenSearchEngine]:
 
 
 @pytest.fixture
-def index(index: str, cluster: OpenSearchEngine) -> Iterator[str]:
-    """Yield a unique index name. The index is deleted without the proxies, which may not answer any more."""
-    yield index
-    cluster.drop_if_exists(index)
+def index(cluster: OpenSearchEngine) -> Iterator[str]:
+    """Yield a unique index name. The index is deleted without the proxies, which many tests do not start."""
+    name = f"resift-test-{uuid.uuid4().hex[:12]}"
+    yield name
+    cluster.drop_if_exists(name)
 
 
 def test_forked_processes_have_connections_of_their_own(

@@ -32,7 +32,7 @@ class Proxy:
 
     def start(self) -> None:
         """Start to forward connections, always on the same port."""
-        command = [sys.executable, __file__, str(self.port), *self.target]
+        command = [sys.executable, "-S", __file__, str(self.port), *self.target]  # needs no installed package
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE)
         assert self.process.stdout is not None
         self.process.stdout.readline()

@@ -24,6 +24,12 @@ SECURED = tuple(
     f"tests/cluster/test_{name}.py" for name in ("rights", "rights_in_any_request", "document_rights", "versions")
 )
 
+# The files with these names share a node with Resift's plugin.
+NATIVE = "tests/cluster/test_native_"
+
+# These tests wait for time limits for longer than they compute. They start early, while all processes have work.
+WAITING = ("tests/cluster/test_failover.py", "tests/cluster/test_frozen_service.py")
+
 # Files without a test that needs OpenSearch. If one of them gets such a test, one more process starts a node.
 NEEDS_NO_NODE = re.compile(
     r"resift(_lab)?/|tests/unit/|tests/lab/test_(?!export|prove_replay|ubi_training)|tests/page/test_(?!page_states)"
@@ -46,11 +52,13 @@ def pytest_configure() -> None:
 
 
 class ByFile(LoadScopeScheduling):
-    """Group tests by file, in the order of their collection. The files in SECURED form one group."""
+    """Group tests by file, in the order of their collection. Files that share a node form one group."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return SECURED[0] if file in SECURED else file
+        if file in SECURED:
+            return SECURED[0]
+        return NATIVE if file.startswith(NATIVE) else file
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         """Assign the next file to a process: the other processes first run the files that need a node."""
@@ -72,9 +80,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let each process start with the longest files."""
+    """Let the processes start with the longest files."""
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: not item.nodeid.startswith(SECURED))
+        items.sort(key=lambda item: (not item.nodeid.startswith(SECURED), not item.nodeid.startswith(WAITING)))
 
 
 @pytest.hookimpl(wrapper=True)
