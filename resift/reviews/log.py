@@ -74,6 +74,8 @@ class ReviewLog:
                     raise _not_found(self.id)
                 return self.events
             self._version, self._index = stored.version, stored.indices[0]
+            if self._chunk and stored.body.get("began", self._began) != self._began:
+                return self.events  # remains of a deleted review with the same id, which are overwritten
             self.events[self._chunk * _CHUNK :] = stored.body["events"]
             if len(stored.body["events"]) < _CHUNK:
                 return self.events
@@ -104,7 +106,7 @@ class ReviewLog:
                 return new
             chunk = self.events[self._chunk * _CHUNK :]
             fitting = new[: _CHUNK - len(chunk)]
-            body = {"events": [*chunk, *fitting]}
+            body = {"events": [*chunk, *fitting], "began": self._began or new[0].get("at")}
             record = SessionRecord(body, _NEVER, [self._index or index], self._version)
             if self._store.write(self._key(self._chunk), record):
                 rest = new[len(fitting) :]
@@ -122,6 +124,11 @@ class ReviewLog:
         number = 1
         while self._store.delete(self._key(number)):
             number += 1
+
+    @property
+    def _began(self) -> Any:
+        """The time of the first event, which distinguishes reviews with the same id."""
+        return self.events[0].get("at") if self.events else None
 
     def _key(self, chunk: int) -> str:
         return f"{self.id}.{chunk}"

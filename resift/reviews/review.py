@@ -59,7 +59,8 @@ class _State:
     """The state of a review, computed from the events in its log.
 
     A decision is the log event of a judgement. It contains the author (``by``), the time in Unix seconds (``at``), and
-    whether the author is a person or a model (``source``).
+    whether the author is a person or a model (``source``). The number of the judgement is added (``position``). It
+    determines which decision is the latest, because the clocks of processes may differ.
 
     Attributes:
         decisions: The decisions on each document id, by author. The latest decision is the last.
@@ -110,10 +111,11 @@ class _State:
         Args:
             now: The current time in Unix seconds.
         """
+        # A time far in the future comes from a clock that was wrong. Such an assignment must not last until that time.
         return {
             document: author
             for document, (author, at) in self.assigned.items()
-            if now - max(at, self.last_judged.get(author, at)) < LEASE_SECONDS
+            if abs(now - max(at, self.last_judged.get(author, at))) < LEASE_SECONDS
         }
 
     def _judge(self, event: Event, author: _Author) -> None:
@@ -121,9 +123,9 @@ class _State:
         decisions = self.decisions.setdefault(document, {})
         change = _Change(self._judgements, document, decisions.pop(author, None))
         self.history.setdefault(author, []).append(change)
+        decisions[author] = {**event, "position": self._judgements}
         self._judgements += 1
         self.last_judged[author] = event["at"]
-        decisions[author] = event
         self._update_labels(document)
         if event["source"] == PERSON:  # a model's judgement does not end a person's assignment
             self.assigned.pop(document, None)
@@ -136,7 +138,7 @@ class _State:
             decisions.pop(author, None)
         else:
             decisions[author] = earlier
-        self.decisions[document] = dict(sorted(decisions.items(), key=lambda item: item[1]["at"]))
+        self.decisions[document] = dict(sorted(decisions.items(), key=lambda item: item[1]["position"]))
         self._update_labels(document)
         if author.source == PERSON and document not in self.read:
             self.assigned[document] = (author, event["at"])

@@ -354,6 +354,19 @@ def test_a_long_log_is_read_as_it_was_written(monkeypatch: pytest.MonkeyPatch, t
         second.refresh()
 
 
+def test_remains_of_a_deleted_review_are_no_part_of_a_new_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(log_module, "_CHUNK", 2)
+    store = SqliteSessionStore(str(tmp_path / "reviews.db"))
+    ReviewLog(store, "r").append(lambda: [{"at": 1.0, "n": n} for n in range(7)], "docs")
+    assert store.delete("r.0")  # the process is killed before the next chunk is deleted
+    log = ReviewLog(store, "r")
+    for number in range(7):
+        log.append(lambda number=number: [{"at": 2.0, "n": 10 + number}], "docs")  # type: ignore[misc]
+        assert [event["n"] for event in ReviewLog(store, "r").refresh()] == [*range(10, 11 + number)]
+    log.delete()
+    assert [*store.scan()] == []
+
+
 def test_documents_without_a_word_are_ranked_too() -> None:
     numbers = DocumentSet(["a", "b", "c"], ["1", "", "x"])
     assert sorted(numbers.ranked({"a": True, "b": False}, ["a", "b"])) == ["c"]
@@ -392,6 +405,17 @@ def test_undo_restores_the_previous_state(review: Review) -> None:
     review.undo("carl")
     assert review.next(2, "carl") == unlikely
     assert not {*unlikely} & {*review.next(24, "ben")}
+
+
+def test_a_clock_that_jumps_changes_no_order_and_reserves_nothing_for_days(review: Review, clock: Clock) -> None:
+    clock.now += 86_400
+    review.judge(["f1"], by="anna")
+    mine = review.next(10, "anna")
+    clock.now -= 86_400
+    review.judge([], ["f1"], by="ben")
+    review.judge(["f1"], by="carl")
+    assert review.undo("carl").relevant == 0  # ben's judgement is the latest, although its time is earlier
+    assert {*mine} <= {*review.next(24, "ben")}
 
 
 def test_deleted_documents_stay_counted(review: Review, clock: Clock) -> None:
