@@ -15,16 +15,20 @@ class FairPool:
 
     A free thread takes the first work of the caller whose turn it is (round robin). So the number of requests of a
     caller does not delay other callers. A caller that already occupies its maximum number of threads is passed over,
-    because slow requests could otherwise occupy all threads.
+    because slow requests could otherwise occupy all threads. The maximum is larger while no other caller waits, but
+    some threads stay free for callers that come next: a thread cannot be taken back from a slow request.
 
     Args:
         threads: The number of threads.
-        per_caller: The maximum number of threads that work for the same caller.
+        per_caller: The maximum number of threads that work for the same caller. While several callers wait, work of a
+            caller begins only if the caller occupies fewer threads.
+        alone: The maximum number of threads that work for a caller while no other caller waits. It is not smaller than
+            ``per_caller``.
     """
 
-    def __init__(self, threads: int, per_caller: int) -> None:
+    def __init__(self, threads: int, per_caller: int, alone: int) -> None:
         self._executor = ThreadPoolExecutor(threads)
-        self._per_caller = per_caller
+        self._per_caller, self._alone = per_caller, alone
         self._lock = threading.Lock()
         self._queues: OrderedDict[Hashable, deque[Work]] = OrderedDict()  # the caller whose turn it is comes first
         self._running: Counter[Hashable] = Counter()
@@ -61,8 +65,9 @@ class FairPool:
         threads.
         """
         with self._lock:
+            limit = self._per_caller if len(self._queues) > 1 else self._alone
             # At most `threads / per_caller` callers are passed over.
-            caller = next((caller for caller in self._queues if self._running[caller] < self._per_caller), None)
+            caller = next((caller for caller in self._queues if self._running[caller] < limit), None)
             if caller is None:
                 return None
             queue = self._queues[caller]

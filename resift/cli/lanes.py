@@ -15,7 +15,7 @@ from resift.reranker.queueing import MAX_WAIT, LongestWait
 THREADS = 8
 SESSION_THREADS = 8
 COMPUTING_THREADS = 2
-REVIEW_THREADS = 2
+REVIEW_THREADS = 3
 LATE_THREADS = 1
 # Endpoints that only compute, in proportion to the size of the body. Small bodies are answered like other requests.
 COMPUTING = frozenset(("/v1/rerank", "/v1/embeddings"))
@@ -60,9 +60,11 @@ class Lanes:
     - search bodies that have waited longer than ``MAX_WAIT`` for the pool of sessions, and are answered unchanged,
     - all other requests, including searches without a session.
 
-    Callers take turns in each pool. A caller is an API key, or a network address for requests without a known key. One
-    caller occupies at most half of the threads for searches, for reviews and for other requests. It may occupy both
-    threads for expensive computations, whose duration is bounded by the size of a body.
+    Callers take turns in each pool. A caller is an API key, or a network address for requests without a known key.
+    While several callers wait for the threads for searches, for reviews or for other requests, one caller gets at most
+    half of them. While a single caller waits, it gets six of eight threads, or two of the three threads for reviews.
+    The others stay free, so that the next caller need not wait. One caller may occupy both threads for expensive
+    computations, whose duration is bounded by the size of a body.
 
     The thread pool of waitress distributes requests to its threads in turn. A request would then rarely find the data
     that SQLite and the memory allocator cache for each thread. With these pools, the requests of a client usually run
@@ -74,12 +76,10 @@ class Lanes:
 
     def __init__(self, caller_of: Callable[[Any], Hashable]) -> None:
         self._caller_of = caller_of
-        self._general = FairPool(THREADS, THREADS // 2)
-        self._sessions = FairPool(SESSION_THREADS, SESSION_THREADS // 2)
+        self._general, self._sessions, self._reviews = map(_pool, (THREADS, SESSION_THREADS, REVIEW_THREADS))
         self._late = ThreadPoolExecutor(LATE_THREADS)
-        self._computing = FairPool(COMPUTING_THREADS, COMPUTING_THREADS)
-        self._reviews = FairPool(REVIEW_THREADS, REVIEW_THREADS // 2)
-        self._health = FairPool(1, 1)
+        self._computing = FairPool(COMPUTING_THREADS, COMPUTING_THREADS, COMPUTING_THREADS)
+        self._health = FairPool(1, 1, 1)
         self._waits = LongestWait()
         self._waiting: deque[_Ticket] = deque()
 
@@ -137,6 +137,11 @@ class Lanes:
         Requests of at least the last two seconds and at most the last four seconds are taken into account.
         """
         return self._waits.get()
+
+
+def _pool(threads: int) -> FairPool:
+    """Return a pool in which a caller gets half of the threads, or three quarters while nobody else waits."""
+    return FairPool(threads, threads // 2, threads - max(1, threads // 4))
 
 
 class _Ticket:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -136,7 +138,7 @@ def test_the_loop_wakes_up_when_a_body_is_late() -> None:
 
 
 def test_callers_take_turns() -> None:
-    pool, may_begin, order = FairPool(1, 1), threading.Event(), list[str]()
+    pool, may_begin, order = FairPool(1, 1, 1), threading.Event(), list[str]()
     done = threading.Event()
     pool.submit("first", lambda: order.append(str(may_begin.wait(10))))
     for number in range(4):
@@ -152,7 +154,7 @@ def test_callers_take_turns() -> None:
     assert order == ["True", *rounds]
 
 
-def test_a_caller_occupies_at_most_half_of_the_threads() -> None:
+def test_a_single_caller_leaves_threads_free_for_others() -> None:
     lanes, may_end = Lanes(lambda connection: connection.key), threading.Event()
     costly = [Caller(may_end, "/v1/search", SESSION) for _ in range(50)]
     others = [Caller(is_set(), "/v1/search", SESSION) for _ in range(20)]
@@ -161,10 +163,93 @@ def test_a_caller_occupies_at_most_half_of_the_threads() -> None:
             caller.key = key
             lanes.add_task(caller)  # type: ignore[arg-type]
     assert all(caller.answered.wait(10) for caller in others)
-    assert sum(caller.count for caller in costly) == SESSION_THREADS // 2
+    assert sum(caller.count for caller in costly) == SESSION_THREADS * 3 // 4
     may_end.set()
     assert all(caller.answered.wait(10) for caller in costly)
     assert {caller.count for caller in costly} == {1}
+
+
+class Works:
+    """Functions in a pool of eight threads, each of which ends when the test allows it."""
+
+    def __init__(self) -> None:
+        self.pool, self.running, self.changed = (
+            FairPool(8, 4, 6),
+            list[tuple[str, threading.Event]](),
+            threading.Condition(),
+        )
+        self.is_over = False
+
+    def submit(self, caller: str, number: int) -> None:
+        """Add functions to the queue of a caller."""
+        for _ in range(number):
+            self.pool.submit(caller, lambda: self.run(caller))
+
+    def run(self, caller: str) -> None:
+        """Run until the test ends the function."""
+        end = threading.Event()
+        with self.changed:
+            if self.is_over:
+                return
+            self.running.append((caller, end))
+            self.changed.notify_all()
+        assert end.wait(10)
+
+    def end(self, caller: str) -> None:
+        """End the function of a caller that runs longest."""
+        with self.changed:
+            work = next(work for work in self.running if work[0] == caller)
+            self.running.remove(work)
+        work[1].set()
+
+    def wait_for(self, **threads: int) -> None:
+        """Wait until so many threads run functions of each caller, and check that no other function begins."""
+        with self.changed:
+            assert self.changed.wait_for(lambda: self.counts() == threads, 10), (self.counts(), threads)
+            assert not self.changed.wait(0.05), self.counts()
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of running functions by caller."""
+        return dict(Counter(caller for caller, _ in self.running))
+
+    def end_all(self) -> None:
+        """End all functions, including those that have not begun."""
+        with self.changed:
+            self.is_over = True
+            for _, end in self.running:
+                end.set()
+
+
+@pytest.fixture
+def works() -> Iterator[Works]:
+    works = Works()
+    yield works
+    works.end_all()
+
+
+def test_a_caller_begins_no_more_than_its_share_while_others_wait(works: Works) -> None:
+    works.submit("anna", 50)
+    works.wait_for(anna=6)
+    works.submit("ben", 50)
+    works.wait_for(anna=6, ben=2)
+    for anna, ben in ((5, 3), (4, 4)):
+        works.end("anna")  # anna has more than her share, so the thread goes to ben
+        works.wait_for(anna=anna, ben=ben)
+    for caller in ("anna", "ben"):
+        works.end(caller)
+        works.wait_for(anna=4, ben=4)
+
+
+def test_a_caller_uses_more_threads_when_no_other_waits_any_more(works: Works) -> None:
+    works.submit("anna", 20)
+    works.wait_for(anna=6)
+    works.submit("ben", 4)
+    for anna, ben in ((5, 3), (4, 4)):
+        works.end("anna")
+        works.wait_for(anna=anna, ben=ben)
+    for anna, ben in ((5, 3), (6, 2), (6, 1)):
+        works.end("ben")
+        works.wait_for(anna=anna, ben=ben)
 
 
 def test_requests_with_an_unknown_key_have_no_queue_of_their_own(tmp_path: Path) -> None:
