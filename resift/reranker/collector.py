@@ -20,6 +20,7 @@ from resift.reranker.access.requests import count_ubi, current_caller
 from resift.reranker.api import read_items
 from resift.sessions.clicks import CLOCK_TOLERANCE
 from resift.sessions.quotas import Quotas
+from resift.sessions.trials import APPLICATION_PREFIX
 
 MAX_ITEMS = 1000
 """Items that are read from a request. Further items are dropped."""
@@ -81,7 +82,7 @@ class Collector:
                 by_client[str(item.get("client_id") or item.get("session_id") or "")].append(item)
         accepted: list[dict[str, Any]] = []
         for client, client_items in by_client.items():
-            allowed = self._allowed(kind, client, len(client_items))
+            allowed = self._allowed(kind, key, client, len(client_items))
             outcomes["flood"] += len(client_items) - allowed
             accepted += client_items[:allowed]
         now = self.clock()
@@ -97,17 +98,18 @@ class Collector:
         outcomes.update(refused=refused, stored=len(timed) - refused)
         return +outcomes
 
-    def _allowed(self, kind: str, client: str, count: int) -> int:
+    def _allowed(self, kind: str, key: str | None, client: str, count: int) -> int:
         """Return how many new events or queries of a client may be stored without exceeding the limit per minute.
 
         Args:
             kind: ``EVENTS`` or ``QUERIES``.
+            key: The name of the API key. Each key has limits of its own, because any caller can send any client id.
             client: The client id.
             count: The number of new events or queries.
         """
-        key = (kind, client, int(self.clock() // 60))
-        before = self._counts.get(key) or 0
-        self._counts.put(key, before + count)
+        counted = (kind, key, client, int(self.clock() // 60))
+        before = self._counts.get(counted) or 0
+        self._counts.put(counted, before + count)
         return max(0, min(count, MAX_ITEMS_PER_MINUTE - before))
 
 
@@ -123,6 +125,8 @@ def _fault(kind: str, item: Any) -> str:
     """
     if not isinstance(item, dict) or not text_of(item.get(_REQUIRED_FIELD[kind])):
         return "malformed"
+    if text_of(item.get("application")).startswith(APPLICATION_PREFIX):
+        return "malformed"  # only the service itself stores pages of trials
     try:
         size = len(json.dumps(item, ensure_ascii=False).encode())
     except UnicodeEncodeError:  # a lone surrogate, which no engine accepts

@@ -7,6 +7,7 @@ which ranking is better.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,11 +17,12 @@ from msgspec import structs
 
 from resift.cache import TtlCache
 from resift.contracts.ubi import QUERIES
-from resift.errors import ResiftError
-from resift.query.dsl import MAX_RESULTS
+from resift.errors import QuotaExceeded, ResiftError
 from resift.service.answers import Answer, hit_key
 from resift.service.bodies import Search, is_clause
 from resift.sessions.clicks import Clicks
+from resift.sessions.quotas import Quotas
+from resift.sessions.sessions import MAX_QUERY, SessionCaller
 from resift.sessions.trials import ShownPage, Trial, Trials, team_draft, trial_report
 
 log = logging.getLogger(__name__)
@@ -30,6 +32,8 @@ _RETRY_SECONDS = 30.0
 """Seconds without interleaving after a failure."""
 _EVALUATION_SECONDS = 3600.0
 """Seconds between evaluations of a trial."""
+_MAX_PAGE, _MAX_DEPTH = 100, 1000
+"""Maximum number of hits of an interleaved page, and of hits up to the end of this page. Each page is stored."""
 _NOT_INTERLEAVED = {"sort", "collapse", "ext", "pit", "search_after"}
 """Keys of search bodies whose hits have an order, or a page, that interleaving would break."""
 
@@ -44,10 +48,20 @@ class Interleaved:
     Args:
         trials: The store of trials.
         clicks: Reads the UBI log, and assigns a relevance grade to each type of user action in it.
+        caller: A function that returns the caller of the current request.
+        quotas: Daily limits on the storage of each API key. Stored pages count in the bytes. By default there are no
+            limits.
     """
 
-    def __init__(self, trials: Trials, clicks: Clicks) -> None:
+    def __init__(
+        self,
+        trials: Trials,
+        clicks: Clicks,
+        caller: Callable[[], SessionCaller] = SessionCaller,
+        quotas: Quotas | None = None,
+    ) -> None:
         self.trials, self.clicks = trials, clicks
+        self._caller, self._quotas = caller, quotas or Quotas()
         self._running: TtlCache[tuple[Trial, ...]] = TtlCache(1000, _CACHE_SECONDS)
         self._failed: TtlCache[bool] = TtlCache(1, _RETRY_SECONDS)
         self.background = ThreadPoolExecutor(1)
@@ -56,7 +70,8 @@ class Interleaved:
         """Run a search. If the user takes part in a trial, interleave the hits with the hits of the plain ranking.
 
         A trial is an online experiment that compares rankings with and without users' feedback. The hits are not
-        interleaved if the user's feedback does not change the ranking, or if interleaving fails.
+        interleaved if the user's feedback does not change the ranking, if the API key has used up its daily quota of
+        bytes, or if interleaving fails.
 
         Args:
             search: The search.
@@ -70,6 +85,10 @@ class Interleaved:
             return answer
         page = _page(search)
         if page is None:
+            return answer
+        try:
+            self._quotas.check(self._caller().name, "bytes")
+        except QuotaExceeded:  # checked before the next try, because it must not end interleaving for other keys
             return answer
         try:
             return self._interleave(trial, search, page, answer, run)
@@ -111,7 +130,9 @@ class Interleaved:
         answer.resift["interleaved"] = True
         text = search.query if isinstance(search.query, str) else ""
         shown_page = ShownPage(client, self.trials.clock(), {id: teams[index, id] for index, id in shown})
-        self.background.submit(self._record, trial, shown_page.to_ubi_query(trial, text))
+        entry = shown_page.to_ubi_query(trial, text[:MAX_QUERY])
+        self._quotas.count(self._caller().name, bytes=len(json.dumps(entry)))
+        self.background.submit(self._record, trial, entry)
         return answer
 
     def _record(self, trial: Trial, query: dict[str, Any]) -> None:
@@ -151,12 +172,12 @@ def _page(search: Search) -> slice | None:
         search: The search request.
 
     Returns:
-        A slice of the ranking, or None if the search cannot be interleaved, for example because it is sorted by a
-        field.
+        A slice of the ranking, or None if the search is not interleaved, for example because it is sorted by a field,
+        or because the page is too large.
     """
     body = {} if isinstance(search.query, str) or is_clause(search.query) else search.query
     start, size = body.get("from", search.start), body.get("size", search.size)
-    if not 0 < size <= MAX_RESULTS - start or _NOT_INTERLEAVED & body.keys():
+    if not 0 < size <= min(_MAX_PAGE, _MAX_DEPTH - start) or _NOT_INTERLEAVED & body.keys():
         return None
     return slice(start, start + size)
 

@@ -100,7 +100,9 @@ class SearchService:
         self.catalogue = Catalogue(engine, self.served_indices, config.page_fields)
         self.words = SampledWords(engine, model)
         self._infos: TtlCache[ServedIndex] = TtlCache(_CACHED_INFOS, _INFO_SECONDS)
-        self.interleaved = None if clicks is None else Interleaved(Trials(sessions.store), clicks)
+        self.interleaved = (
+            None if clicks is None else Interleaved(Trials(sessions.store), clicks, sessions.caller, sessions.quotas)
+        )
         self.reviews = Reviews(
             engine,
             lambda: open_review_store(config.store, config.session_index),

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import takewhile
 from typing import Any, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -37,6 +38,7 @@ NEGLIGIBLE = 0.05  # a preference whose absolute value is smaller does not matte
 ERROR_RATE = 0.02  # maximum probability of detecting a preference that does not exist
 _STEPS = 400  # number of steps from -1 to 1 at which means are tested for the confidence interval
 _MAX_STAKE = 0.5  # maximum share of the wealth that the worst outcome would lose
+APPLICATION_PREFIX = "resift-trial-"  # of the pages of trials in the log of user events
 SESSIONS, PLAIN, NEITHER = "sessions are better", "plain results are better", "no difference that matters"
 STOPPED, UNDECIDED = "stopped", "undecided after 28 days"
 
@@ -84,7 +86,7 @@ class Trial:
 
         The entries are the pages of hits that were shown to users in the trial.
         """
-        return f"resift-trial-{self.id}"
+        return f"{APPLICATION_PREFIX}{self.id}"
 
 
 @dataclass(frozen=True)
@@ -126,15 +128,21 @@ class ShownPage:
         }
 
     @classmethod
-    def read(cls, source: Mapping[str, Any]) -> ShownPage:
+    def read(cls, source: Mapping[str, Any]) -> ShownPage | None:
         """Create a page from the JSON object that represents it in the UBI log of queries.
 
         Args:
             source: The JSON object, as returned by :meth:`to_ubi_query`.
+
+        Returns:
+            The page, or None if the object is not a page. Other programs may write to the log, too.
         """
-        teams = source["query_attributes"]["teams"]
+        try:
+            teams = msgspec.convert(source["query_attributes"]["teams"], dict[str, list[str]])
+        except (LookupError, TypeError, msgspec.ValidationError):
+            return None
         team_by_id = {id: team for name, team in _TEAMS.items() for id in teams.get(name, ())}
-        return cls(text_of(source["client_id"]), seconds_of(source["timestamp"]) or 0.0, team_by_id)
+        return cls(text_of(source.get("client_id")), seconds_of(source.get("timestamp")) or 0.0, team_by_id)
 
 
 _TEAMS = {"plain": False, "session": True, "both": None}  # names of the teams in the UBI log
@@ -310,7 +318,7 @@ def trial_report(trial: Trial, log: UbiLog, engine: Engine, actions: Actions, no
         EngineError: The engine responds with an error.
     """
     queries = log.application_queries(trial.application, trial.started, now + CLOCK_TOLERANCE)
-    shown = [ShownPage.read(query) for query in queries]
+    shown = [page for page in map(ShownPage.read, queries) if page is not None]
     clients = {page.client for page in shown}
     clicks: list[tuple[str, Object, float]] = []
     for event in log.scan(trial.started, now + CLOCK_TOLERANCE):

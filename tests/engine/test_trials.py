@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from flask import Flask
+from msgspec.structs import replace
 from service_app import filled as filled
 from service_app import ids, post
 from ubi_events import event
@@ -22,6 +23,7 @@ from resift.errors import BadInput
 from resift.plugin.addresses import is_cluster
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker import Config, create_app
+from resift.reranker.access.keys import KeyFile
 from resift.service.connect import open_session_store
 from resift.sessions.clicks import ACTIONS
 from resift.sessions.trials import (
@@ -89,8 +91,8 @@ def test_clicks_on_an_interleaved_search_are_credited(
     pages = [ids(search(app, filled, size=2, **{"from": start})) for start in (0, 2, 4)]
     assert [id for page in pages for id in page] == ids(found)
     settled()
-    shown = [ShownPage.read(one) for one in ubi_log.application_queries(trial.application, 0, trials.clock() + HOUR)]
-    whole = max(shown, key=lambda one: len(one.teams))
+    stored = ubi_log.application_queries(trial.application, 0, trials.clock() + HOUR)
+    whole = max(filter(None, map(ShownPage.read, stored)), key=lambda page: len(page.teams))
     won = next(id for id, team in whole.teams.items() if team)
     ubi_log.add(EVENTS, [event("click", won, 1, trials.clock(), event_attributes={"object": {"object_id": won}})])
     settled()
@@ -135,6 +137,53 @@ def test_what_cannot_be_interleaved_is_left_alone(
     found = search(app, filled, query={"query": match, "size": 3, "from": 1})
     assert found["resift"]["interleaved"]
     assert len(ids(found)) == 3
+
+
+def test_pages_are_bounded(
+    app: Flask, filled: str, trials: Trials, ubi_log: UbiLog, settled: Callable[[], None]
+) -> None:
+    trial = trials.start(filled, 1.0)
+    settled()
+    match = {"match": {"text": "fire"}}
+    for large in ({"size": 101}, {"query": {"query": match, "from": 950, "size": 100}}):
+        assert "interleaved" not in search(app, filled, **large)["resift"]
+    assert search(app, filled, size=100)["resift"]["interleaved"]
+    settled()
+    assert len(ubi_log.application_queries(trial.application, 0, trials.clock() + HOUR)) == 1
+
+
+def test_pages_count_in_the_quota_of_their_key_and_in_no_others(
+    app: Flask, engine: Engine, model: Model, filled: str, trials: Trials, settled: Callable[[], None], tmp_path: Path
+) -> None:
+    keys, config = KeyFile(str(tmp_path / "keys.jsonl")), app.extensions["resift"].config
+    headers = [{"X-Api-Key": keys.create(name, ["search", "feedback"])} for name in ("one", "two")]
+    trials.start(filled, 1.0)
+    limited = replace(config, keys=str(keys.path), max_bytes_per_day=1000)
+    client = create_app(limited, engine=engine, model=model).test_client()
+
+    def send(key: int, path: str, **body: Any) -> Any:
+        return client.post(path, json={"index": filled, **body}, headers=headers[key]).get_json()
+
+    def is_interleaved(key: int, session: str) -> bool:
+        return "interleaved" in send(key, "/v1/search", query="fire", session=session)["resift"]
+
+    for key, session in enumerate(("anna", "ben")):
+        send(key, "/v1/feedback", session=session, query="fire", relevant=["army"], irrelevant=["bush"])
+    interleaved = [is_interleaved(0, "anna") for _ in range(10)]
+    assert (interleaved[0], interleaved[-1]) == (True, False)
+    assert is_interleaved(1, "ben")
+    assert not is_interleaved(1, "anna")  # the session of another key
+
+
+def test_entries_of_other_programs_are_no_pages(
+    filled: str, trials: Trials, ubi_log: UbiLog, engine: Engine, settled: Callable[[], None]
+) -> None:
+    trial = trials.start(filled, 1.0)
+    page = ShownPage("anna", trial.started + 1, {"army": True}).to_ubi_query(trial, "fire")
+    odd = [{}, {"teams": "army"}, {"teams": {"plain": "army"}}, {"teams": {"session": [7]}}, "army", None]
+    ubi_log.add(QUERIES, [page, *({**page, "query_attributes": attributes} for attributes in odd)])
+    settled()
+    assert trial_report(trial, ubi_log, engine, ACTIONS, trials.clock()).searches == 1
 
 
 def test_a_share_of_the_clients_is_in_a_trial_and_stays_in_it() -> None:

@@ -13,12 +13,13 @@ from flask.testing import FlaskClient
 from ubi_events import LOST_EVENTS, NOW, ODD_EVENTS, event, query
 
 from resift import Model
-from resift.contracts.ubi import EVENTS, QUERIES, UbiLog
+from resift.contracts.ubi import END_OF_TIME, EVENTS, QUERIES, UbiLog
 from resift.errors import QuotaExceeded
 from resift.reranker import Config, create_app
 from resift.reranker.collector import MAX_ITEM_BYTES, MAX_ITEMS, MAX_ITEMS_PER_MINUTE, Collector
 from resift.service.connect import open_ubi_log
 from resift.sessions.quotas import Quotas
+from resift.sessions.trials import ShownPage, Trial
 
 ORIGIN = "https://shop.example"
 
@@ -126,6 +127,20 @@ def test_events_of_a_flooding_client_are_limited_and_other_clients_are_not(
     assert collector.take(QUERIES, [query()]) == {"stored": 1}
     clock.now += 60
     assert collector.take(EVENTS, [event("click")]) == {"stored": 1}
+
+
+def test_a_key_does_not_use_up_the_limit_of_another_keys_clients(collector: Collector, log: UbiLog) -> None:
+    collector.quotas = Quotas()
+    flood = [event("click", str(n)) for n in range(MAX_ITEMS_PER_MINUTE + 1)]
+    assert collector.take(EVENTS, flood, "one") == {"stored": MAX_ITEMS_PER_MINUTE, "flood": 1}
+    assert collector.take(EVENTS, [event("click", "A1")], "two") == {"stored": 1}
+
+
+def test_no_caller_stores_pages_of_a_trial(collector: Collector, log: UbiLog) -> None:
+    trial = Trial("news", "a1b2c3d4", 1.0, NOW)
+    page = ShownPage("anna", NOW, {"1": True, "2": False}).to_ubi_query(trial, "fire")
+    assert collector.take(QUERIES, [page, {**page, "application": "shop"}]) == {"stored": 1, "malformed": 1}
+    assert log.application_queries(trial.application, 0.0, END_OF_TIME) == []
 
 
 def test_too_many_events_and_too_large_ones_are_dropped(collector: Collector) -> None:
