@@ -138,7 +138,7 @@ def next_batch(review: str) -> dict[str, Any]:
         opened = _open(review, reload=True)
         ids = opened.next(body.size, by, source)
         contents = engine.documents(index, ids, headers) if ids else {}
-    words = opened.reasons(contents)
+    words = opened.reasons(contents, headers=headers)
     documents = [{"id": id, "fields": contents[id][0], "words": words[id]} for id in ids if id in contents]
     return {"documents": documents, "progress": progress_response(opened.progress())}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import Counter
@@ -24,6 +25,7 @@ MAX_LEASED = 100  # maximum number of documents that are assigned to a person
 MAX_BATCH = 1000  # maximum number of documents in a batch
 FORMATS = ("csv", "ris", "qrels")  # export formats
 PERSON, MODEL = "mark", "model"  # sources of judgements
+_WORD = re.compile(r"\w\w+")  # as scikit-learn splits the texts
 _REVIEW_BYTES, _EVENT_BYTES = 10**6, 500  # estimated memory of a review without events, and of an event
 
 
@@ -498,19 +500,25 @@ class Review:
             )
         return table(decisions, partial(self.documents.texts, headers=headers))
 
-    def reasons(self, ids: Iterable[str], count: int = 8) -> dict[str, list[str]]:
+    def reasons(self, ids: Iterable[str], count: int = 8, headers: Headers = None) -> dict[str, list[str]]:
         """Return the words that contribute most to the rank of each document.
 
         Args:
             ids: The ids of the documents.
             count: The maximum number of words for each document.
+            headers: The caller's HTTP headers. If they are given, words are left out if they do not occur in the text
+                of the document that this caller may read.
 
         Returns:
             A mapping from document ids to words.
         """
         with self._lock:
             labels = self.state().known
-            return {id: self.documents.reasons(id, labels, count) for id in ids}
+            words = {id: self.documents.reasons(id, labels, count) for id in ids}
+        if not headers:
+            return words
+        texts = self.documents.texts([*words], headers)
+        return {id: _words_in(texts.get(id, ""), candidates) for id, candidates in words.items()}
 
     def _append(self, decide: Callable[[], Sequence[Event]], *limits: str) -> None:
         """Append events to the review's log, unless the caller's API key has reached its daily limits.
@@ -553,6 +561,12 @@ class Review:
 
     def _event(self, kind: str, by: str, **more: Any) -> Event:
         return {"kind": kind, "by": by, "key": self._caller().name, "at": round(self._clock(), 3), **more}
+
+
+def _words_in(text: str, words: Sequence[str]) -> list[str]:
+    """Return the words, and pairs of adjacent words, that occur in a text."""
+    spaced = f" {' '.join(_WORD.findall(text.lower()))} "
+    return [word for word in words if f" {word} " in spaced]
 
 
 def _check_count(count: int) -> None:

@@ -19,6 +19,7 @@ from resift.contracts.documents import Document
 from resift.errors import EngineError, EngineUnavailable
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker import Config, create_app
+from resift.reviews.reviews import ReviewSettings
 
 INDEX = "library"
 TEXTS = {
@@ -42,11 +43,16 @@ def reading(*documents: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def node(secured_node: SecuredNode, packaged: Model) -> Iterator[SecuredNode]:
-    """Yield a node with an index. bob, and the service called narrow, may only read public documents."""
+    """Yield a node with an index.
+
+    bob, and the service called narrow, may only read public documents. finn may not read the field ``text`` and its vectors.
+    """
     wide = role("serve", [INDEX], "reading_sessions", ["reading_events", "reading_queries"])
     narrow: dict[str, Any] = json.loads(json.dumps(wide))
     narrow["index_permissions"][0]["dls"] = json.dumps({"term": {"label": "public"}})
-    roles = {"anna": reading(), "bob": reading("public"), "wide": wide, "narrow": narrow}
+    finn = reading()
+    finn["index_permissions"][0]["fls"] = ["~text", "~resift_vector*"]  # as docs/security.md says
+    roles = {"anna": reading(), "bob": reading("public"), "finn": finn, "wide": wide, "narrow": narrow}
     secured_node.grant(roles)
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("OPENSEARCH_CA_CERTS", str(secured_node.folder / "ca.pem"))
@@ -164,6 +170,45 @@ def test_what_an_index_is_for_is_told_by_documents_that_the_caller_may_read(app:
         if user == "bob":
             assert "zeppelin" not in told + found
             assert '"s1"' not in found
+
+
+def test_texts_are_hidden_from_a_caller_who_may_not_read_their_field(app: Flask) -> None:
+    asked = {"index": INDEX, "query": "fire", "session": "shared", "reasons": True, "highlight": True}
+    answers = [
+        ask(app, "/v1/search", "finn", asked),
+        ask(app, "/v1/search", "finn", {**asked, "query": "zepelin"}),
+        ask(app, "/v1/rewrite", "finn", {"index": INDEX, "body": _in_session(FIRE)}),
+        ask(app, "/v1/sessions/shared", "finn"),
+        ask(app, "/v1/feedback", "finn", {"session": "finn", "index": INDEX, "relevant": ["p1"], "explain": True}),
+        ask(app, f"/v1/indices/{INDEX}", "finn"),
+        ask(app, f"/v1/indices/{INDEX}/suggestions?q=zep", "finn"),
+    ]
+    hidden = {word for text in TEXTS.values() for word in text.split() if len(word) > 3} - {"fire"}
+    for answer in answers:
+        assert not [word for word in hidden if word in answer], answer
+
+
+@pytest.mark.parametrize("app", ["wide"], indirect=True)
+def test_a_review_shows_the_fields_and_documents_that_its_caller_may_read(app: Flask) -> None:
+    review = "/v1/reviews/rights"
+    service = app.extensions["resift"]
+    service.reviews.begin("rights", INDEX, ReviewSettings(fields=["text", "label"]))
+    try:
+        service.reviews.open("rights").judge(["p1", "s1"], ["p2"])
+        assert "zeppelin" in ask(app, f"{review}/next", "anna", {"size": 7, "by": "anna"})
+        exported = {user: ask(app, f"{review}/export", user) for user in ("anna", "bob", "finn")}
+        assert ["Lakehurst" in text for text in exported.values()] == [True, False, False]
+        assert ["bush" in text for text in exported.values()] == [True, True, False]
+        for user in ("bob", "finn"):
+            ask(app, f"{review}/release", None, {"by": "anna" if user == "bob" else "bob"})
+            batch = json.loads(ask(app, f"{review}/next", user, {"size": 7, "by": user}))["documents"]
+            shown = json.dumps(batch)
+            assert "zeppelin" not in shown
+            assert ("forest" in shown) == (user == "bob")
+            assert {document["id"][0] for document in batch} == ({"p"} if user == "bob" else {"p", "s"})
+            assert all(document["words"] for document in batch) == (user == "bob"), batch
+    finally:
+        service.reviews.delete("rights")
 
 
 @pytest.mark.parametrize("app", ["narrow", "wide"], indirect=True)

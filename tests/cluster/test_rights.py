@@ -102,7 +102,7 @@ def encoding(node: SecuredNode, user: str, folder: Path) -> str:
 
 
 def serving(node: SecuredNode, user: str, folder: Path) -> str:
-    """Search, mark, rewrite, read and delete sessions over HTTP. Errors that are only logged also count."""
+    """Search, mark, rewrite, review, read and delete sessions over HTTP. Errors that are only logged also count."""
     url = node.as_user(user)
     config = Config(engine=url, store=url, session_index=SESSIONS, ubi_events=UBI[0], ubi_queries=UBI[1])
     app = create_app(config, model=PACKAGED[0])
@@ -127,9 +127,14 @@ def serving(node: SecuredNode, user: str, folder: Path) -> str:
     except Exception as error:
         told.append(str(error))
     told.append(client.delete("/v1/sessions/anna").text)
+    told.append(client.put("/v1/reviews/r", json={"index": "mine-served", "topic": "fire"}).text)
+    told.append(client.post("/v1/reviews/r/next", json={"sample": True}).text)
+    told.append(client.post("/v1/reviews/r/judgements", json={"relevant": ["0"]}).text)
+    told += [client.get(f"/v1/reviews{path}").text for path in ("", "/r", "/r/export")]
+    told.append(client.delete("/v1/reviews/r").text)
     service.engine.close()
     service.sessions.store.close()
-    node.ask("DELETE", f"/{SESSIONS},{','.join(UBI)}?ignore_unavailable=true")
+    node.ask("DELETE", f"/{SESSIONS},{SESSIONS}-reviews,{','.join(UBI)}?ignore_unavailable=true")
     return "\n".join(told)
 
 
