@@ -1,7 +1,7 @@
 """Documents from Python objects that contain rows, such as data frames and Arrow tables, and from Parquet files.
 
 The libraries of these objects are not imported, because the caller has already imported them. Only reading Parquet
-files imports pyarrow.
+files imports pyarrow (see :mod:`resift.ingest.parquet`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 
 from resift.errors import BadInput
 from resift.ingest.dead_letters import DeadLetters
+from resift.ingest.parquet import parquet_rows
 from resift.ingest.readers import BadLine, Files, Record, record_of
 from resift.notebook import NotebookText
 
@@ -61,7 +62,11 @@ def rows_in(documents: Any) -> Iterable[Any]:
     if kind in _TYPE_ADVICE:
         raise BadInput(f"documents is a {kind}", value=kind, expected=_TYPE_ADVICE[kind])
     if isinstance(documents, PurePath):
-        return _parquet(documents) if documents.suffix in (".parquet", ".pq") else Files([str(documents)])
+        return (
+            parquet_rows(documents, _check_columns)
+            if documents.suffix in (".parquet", ".pq")
+            else Files([str(documents)])
+        )
     if hasattr(documents, "iterrows") and hasattr(documents, "reset_index"):
         return _pandas(documents)
     if hasattr(documents, "iter_rows") and hasattr(documents, "columns"):
@@ -76,21 +81,6 @@ def rows_in(documents: Any) -> Iterable[Any]:
         expected = "[documents]" if isinstance(documents, Mapping) else hint
         raise BadInput(f"documents is a {kind}", value=documents, expected=expected)
     return documents
-
-
-def _parquet(path: PurePath) -> Iterator[Any]:
-    try:
-        from pyarrow import ArrowException
-        from pyarrow.parquet import ParquetFile
-    except ImportError:
-        raise BadInput(f"{path} needs pyarrow", value=str(path), expected="pip install pyarrow") from None
-    try:
-        with ParquetFile(path) as file:
-            _check_columns(file.schema_arrow.names)
-            for batch in file.iter_batches(_BATCH_ROWS):
-                yield from batch.to_pylist()
-    except (OSError, ArrowException) as error:
-        raise BadInput(f"{path} cannot be read: {error}", value=str(path), expected="a Parquet file") from error
 
 
 def _arrow(table: Any) -> Iterator[Any]:

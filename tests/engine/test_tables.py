@@ -6,6 +6,7 @@ import datetime
 import decimal
 import enum
 import sys
+import tracemalloc
 import typing
 import uuid
 from collections.abc import Callable, Iterator
@@ -20,6 +21,8 @@ import resift
 import resift_lab
 from resift import Index, Model
 from resift.errors import BadInput
+from resift.ingest import parquet as parquet_rows
+from resift.ingest.tables import rows_in
 
 pandas, polars, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("polars"), pytest.importorskip("pyarrow")
 parquet, dataset = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow.dataset")
@@ -188,6 +191,28 @@ def test_a_damaged_file_and_an_empty_frame_are_no_silence(news: Index, tmp_path:
     durations = pandas.DataFrame({"text": ["a"], "took": [pandas.Timedelta(1, "h")]})
     with pytest.warns(UserWarning, match="all 1 were refused, the first for: field 'took' contains a Timedelta"):
         news.add(durations)
+
+
+def test_a_small_parquet_file_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of a kilobyte contains a text of two megabytes in a thousand rows, or 400,000 times in a row."""
+    monkeypatch.setattr(parquet_rows, "MAX_LINE", 10**6)
+    indices = pyarrow.array([0] * 1000 + [1] + [0] * 400_000, pyarrow.int32())
+    texts = pyarrow.DictionaryArray.from_arrays(indices, pyarrow.array(["x" * 2_000_000, "fire"]))
+    lists = pyarrow.ListArray.from_arrays([0, 1, 400_001], texts[1000:])
+    path, refused = tmp_path / "bomb.parquet", "the row has more than 1000000 bytes"
+    for table, rows in (
+        ({"text": texts[:1500]}, [*[refused] * 1000, {"text": "fire"}, *[refused] * 499]),
+        ({"tags": lists}, [{"tags": ["fire"]}, refused]),
+    ):
+        parquet.write_table(pyarrow.table(table), path, compression="zstd")
+        assert path.stat().st_size < 5000
+        tracemalloc.start()
+        before = pyarrow.total_allocated_bytes()
+        for row, expected in zip(rows_in(path), rows, strict=True):
+            assert (row if isinstance(row, dict) else row.reason) == expected
+            assert pyarrow.total_allocated_bytes() - before < 50_000_000
+        assert tracemalloc.get_traced_memory()[1] < 50_000_000
+        tracemalloc.stop()
 
 
 def test_results_are_tables_with_nothing_of_theirs_as_html(news: Index) -> None:
