@@ -16,7 +16,7 @@ from resift.reviews.ranking import DOCUMENT_OVERHEAD, DocumentSet
 from resift.reviews.stored import StoredSet, readable
 
 # Maximum size of a set in memory: its characters, and DOCUMENT_OVERHEAD more for each document.
-MAX_TEXT = 200_000_000
+MAX_TEXT = 100_000_000
 MAX_LOADED = 100_000  # number of documents of a larger set that are loaded, in addition to the judged documents
 _BACKGROUND = 1000  # number of random background documents, from which relevant documents are distinguished
 _TERMS = 60  # number of words with which the engine is searched

@@ -45,7 +45,8 @@ def reading(*documents: str) -> dict[str, Any]:
 def node(secured_node: SecuredNode, packaged: Model) -> Iterator[SecuredNode]:
     """Yield a node with an index.
 
-    bob, and the service called narrow, may only read public documents. finn may not read the field ``text`` and its vectors.
+    bob, and the service called narrow, may only read public documents. finn may not read the field ``text`` and its
+    vectors.
     """
     wide = role("serve", [INDEX], "reading_sessions", ["reading_events", "reading_queries"])
     narrow: dict[str, Any] = json.loads(json.dumps(wide))

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
+from msgspec.structs import replace
 from service_app import post, wait_for_sample
 from test_openapi import OPERATIONS
 from werkzeug.test import TestResponse
@@ -289,6 +290,44 @@ def test_a_key_that_is_made_anew_keeps_its_sessions(
     assert clients["shop"].get("/v1/sessions/anna").status_code == 401
     clients["shop"].environ_base["HTTP_X_API_KEY"] = keys.create("shop", ["feedback"])
     assert clients["shop"].get("/v1/sessions/anna").get_json()["steps"] == 1
+
+
+def test_two_services_share_a_store(app: Flask, keys: KeyFile, tmp_path: Path) -> None:
+    service, others = app.extensions["resift"], KeyFile(str(tmp_path / "other-keys.jsonl"))
+    scopes, clients = ["search", "feedback", "review"], {}
+    for name, file in (("one", keys), ("two", others)):
+        created = {key: file.create(key, scopes) for key in ("shop", name)} | {"root": file.create("root", ["admin"])}
+        config = replace(service.config, keys=str(file.path))
+        application = create_app(config, engine=service.engine, model=service.model)
+        for key, value in created.items():
+            clients[name, key] = application.test_client()
+            clients[name, key].environ_base["HTTP_X_API_KEY"] = value
+    first, second, stranger = clients["one", "shop"], clients["two", "shop"], clients["two", "two"]
+
+    search: dict[str, Any] = {"index": "docs", "query": "fire", "session": "anna"}
+    post(first, "/v1/feedback", **MARKS)
+    post(second, "/v1/feedback", **{**MARKS, "relevant": ["1"]})
+    assert post(first, "/v1/search", **search)["hits"] == post(second, "/v1/search", **search)["hits"]
+    assert first.get("/v1/sessions/anna").get_json()["steps"] == 2
+    second.post("/v1/sessions/anna/undo")
+    assert first.get("/v1/sessions/anna").get_json()["steps"] == 1
+    assert stranger.get("/v1/sessions/anna").status_code == 404
+    assert second.delete("/v1/sessions/anna").status_code == 200
+    assert post(first, "/v1/search", **search)["resift"]["session"] is None
+
+    assert first.put("/v1/reviews/r", json={"index": "docs"}).status_code == 200
+    given = [
+        {document["id"] for document in client.post("/v1/reviews/r/next", json={"size": 1, "by": by}).json["documents"]}
+        for client, by in ((first, "anna"), (second, "ben"), (stranger, "carl"))
+    ]
+    assert sorted(map(len, given)) == [1, 1, 1]
+    assert len(set.union(*given)) == 3
+    stranger.post("/v1/reviews/r/judgements", json={"relevant": [*given[2]], "by": "carl"})
+    assert first.get("/v1/reviews/r").json["progress"]["read"] == 1
+    assert clients["two", "root"].delete("/v1/reviews/r").status_code == 200
+    assert first.get("/v1/reviews/r").status_code == 404
+    assert second.put("/v1/reviews/r", json={"index": "docs"}).status_code == 200
+    assert first.get("/v1/reviews/r").json["progress"]["read"] == 0
 
 
 def test_files_are_their_owners_alone(tmp_path: Path, model: Model, keys: KeyFile) -> None:

@@ -283,6 +283,12 @@ def test_reviews_have_bounds(client: FlaskClient, filled: str, settings: dict[st
     assert client.put("/v1/reviews/r", json={"index": filled, "fields": ["text", "n"]}).status_code == 200
 
 
+def test_the_number_of_fields_is_bounded_in_the_library(many: SqliteEngine, tmp_path: Path) -> None:
+    reviews = Reviews(many, lambda: open_review_store(str(tmp_path / "s.db"), "s"))
+    with pytest.raises(BadInput, match="51 fields"):
+        reviews.begin("r", "docs", ReviewSettings(fields=["text"] * 51))
+
+
 class Slow(SqliteEngine):
     """An engine that reads documents slowly, and counts how often it reads all."""
 

@@ -105,6 +105,33 @@ def test_a_click_moves_the_same_clients_next_search_and_nobody_elses(
     assert ids(post(client, "/v1/search", **{**asked, "session": "visit-1"})) == ids(after)
 
 
+@pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)
+def test_clicks_and_marks_on_documents_that_were_hidden_since_teach_nothing(
+    client: FlaskClient, engine: OpenSearchEngine, model: Model, shop: str, refresh: Callable[[], None]
+) -> None:
+    name = f"{shop}-open"
+    engine.client.indices.put_alias(index=shop, name=name)
+    send(client, "/ubi_queries", query())
+    send(client, "/ubi_events", event("click", SKUS["army"]))
+    post(client, "/v1/feedback", session="anna", index=name, query="fire", relevant=["war"])
+    refresh()
+
+    def answers(client: FlaskClient) -> str:
+        """Return what a search and a rewriting in the session say."""
+        match = {"query": {"match": {"text": "fire"}}, "ext": {"ml_inference": {"session": "anna"}}}
+        found = post(client, "/v1/search", index=name, query="fire", session="anna", reasons=True)
+        rewritten = post(client, "/v1/rewrite", index=name, body=match)
+        return json.dumps([found, rewritten, client.get("/v1/sessions/anna").get_json()["learned"]])
+
+    assert {"army", "war"} <= {*re.findall(r"\w+", answers(client))}
+    hiding = {"filter": {"bool": {"must_not": [{"ids": {"values": ["army", "war"]}}]}}}
+    engine.client.indices.put_alias(index=shop, name=name, body=hiding)
+    service = client.application.extensions["resift"]
+    restarted = create_app(service.config, engine=engine, model=model).test_client()  # without caches
+    hidden = {"army", "war", "gun", "soldiers"}
+    assert not hidden & {*re.findall(r"\w+", answers(restarted))}
+
+
 @EMBEDDED
 def test_a_mark_says_more_than_a_click(client: FlaskClient, shop: str, refresh: Callable[[], None]) -> None:
     send(client, "/ubi_queries", query())

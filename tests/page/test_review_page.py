@@ -6,7 +6,9 @@ from typing import Any
 
 from browser import Page
 from flask import Flask
-from page_app import DOCUMENTS
+from page_app import DOCUMENTS, SCRIPT
+
+ELEMENTS = "img, script:not([src]), [onerror], iframe, object"  # elements that a document could add
 
 
 def progress(app: Flask) -> dict[str, Any]:
@@ -95,6 +97,22 @@ def test_tags_of_a_document_are_not_shown(page: Page, page_app: Flask) -> None:
     assert "fire" in shown
     assert "<img" not in shown
     assert "<script" not in shown
+
+
+def test_html_of_documents_topics_and_readers_is_no_element(page: Page, page_app: Flask) -> None:
+    client, id = page_app.test_client(), next(iter(DOCUMENTS))
+    review = {"index": "odd", "topic": f"fire {SCRIPT}", "query": {"ids": {"values": [id, "plain 1", "plain 2"]}}}
+    assert client.put("/v1/reviews/html", json=review).status_code == 200
+    for label, by in (("relevant", SCRIPT), ("irrelevant", "ben")):
+        assert client.post("/v1/reviews/html/judgements", json={label: ["plain 1"], "by": by}).status_code == 200
+    page.driver.get(f"{page.base}/reviews/html")
+    page.wait("return !document.getElementById('actions').hidden")
+    for key, read in (("y", 2), ("n", 3), ("u", 2)):
+        assert page.run("return document.querySelectorAll(arguments[0]).length", ELEMENTS) == 0
+        press(page, key)
+        assert state(page, f"{read} of 3 read")
+    assert page.run("return document.querySelectorAll(arguments[0]).length", ELEMENTS) == 0
+    assert page.run("return document.title") != "caught"
 
 
 def test_a_review_is_not_finished_by_batches_of_other_people(page: Page, page_app: Flask) -> None:

@@ -18,7 +18,7 @@ from resift.embedded.database import SqliteSessionStore
 from resift.errors import BadInput, NotFound
 from resift.reranker.access.keys import Caller
 from resift.reviews import log as log_module
-from resift.reviews.log import ReviewLog
+from resift.reviews.log import ReviewLog, review_ids
 from resift.reviews.ranking import DocumentSet
 from resift.reviews.review import LEASE_SECONDS, MAX_LEASED, MODEL, Review
 from resift.reviews.stopping import CONFIDENCE, p_value, progress, relevant_interval
@@ -352,6 +352,19 @@ def test_a_long_log_is_read_as_it_was_written(monkeypatch: pytest.MonkeyPatch, t
     assert len([*store.scan()]) == 0
     with pytest.raises(NotFound):
         second.refresh()
+
+
+def test_reviews_are_listed_without_their_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SqliteSessionStore(str(tmp_path / "reviews.db"))
+    for id in ("b", "a"):
+        ReviewLog(store, id).append(lambda: [{"topic": "fire " * 2000}], "docs")
+
+    def fail(*args: object) -> None:
+        raise AssertionError("the content of a review is read")
+
+    monkeypatch.setattr(store, "scan", fail)
+    monkeypatch.setattr(store, "read", fail)
+    assert review_ids(store) == [("a", "docs"), ("b", "docs")]
 
 
 def test_remains_of_a_deleted_review_are_no_part_of_a_new_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
