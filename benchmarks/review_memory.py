@@ -66,13 +66,13 @@ def measure(kind: str, characters: int) -> bool:
     del bodies
     rank(documents)
     gc.collect()
-    held, most = memory("VmRSS") - before, memory("VmHWM") - before
+    held, most, estimate = memory("VmRSS") - before, memory("VmHWM") - before, documents.memory
     print(
-        f"{kind:7} {len(documents.ids):7} documents: estimate {documents.memory / 1e6:.0f} MB, holds {held / 1e6:.0f} MB "
-        f"({held / documents.memory:.2f} of it), at most {most / 1e6:.0f} MB ({most / documents.memory:.2f} of it)",
+        f"{kind:7} {len(documents.ids):7} documents: estimate {estimate / 1e6:.0f} MB, holds {held / 1e6:.0f} MB "
+        f"({held / estimate:.2f}), at most {most / 1e6:.0f} MB ({most / estimate:.2f})",
         flush=True,
     )
-    return held <= documents.memory
+    return held <= estimate
 
 
 def main() -> None:

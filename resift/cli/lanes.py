@@ -61,10 +61,11 @@ class Lanes:
     - all other requests, including searches without a session.
 
     Callers take turns in each pool. A caller is an API key, or a network address for requests without a known key.
-    While several callers wait for the threads for searches, for reviews or for other requests, one caller gets at most
-    half of them. While a single caller waits, it gets six of eight threads, or two of the three threads for reviews.
-    The others stay free, so that the next caller need not wait. One caller may occupy both threads for expensive
-    computations, whose duration is bounded by the size of a body.
+    While several callers wait for the threads for sessions or for reviews, one caller gets at most half of them. While
+    a single caller waits, it gets six of the eight threads for sessions, so that the only key of a cluster can use
+    them, and two of the three threads for reviews. The others stay free, so that the next caller need not wait. One
+    caller never gets more than half of the threads for other requests, which include costly searches without a session.
+    It may occupy both threads for expensive computations, whose duration is bounded by the size of a body.
 
     The thread pool of waitress distributes requests to its threads in turn. A request would then rarely find the data
     that SQLite and the memory allocator cache for each thread. With these pools, the requests of a client usually run
@@ -76,7 +77,8 @@ class Lanes:
 
     def __init__(self, caller_of: Callable[[Any], Hashable]) -> None:
         self._caller_of = caller_of
-        self._general, self._sessions, self._reviews = map(_pool, (THREADS, SESSION_THREADS, REVIEW_THREADS))
+        self._general = FairPool(THREADS, THREADS // 2, THREADS // 2)
+        self._sessions, self._reviews = _pool(SESSION_THREADS), _pool(REVIEW_THREADS)
         self._late = ThreadPoolExecutor(LATE_THREADS)
         self._computing = FairPool(COMPUTING_THREADS, COMPUTING_THREADS, COMPUTING_THREADS)
         self._health = FairPool(1, 1, 1)

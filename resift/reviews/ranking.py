@@ -42,7 +42,8 @@ _WORD = re.compile(r"\w\w")  # scikit-learn's definition of a word; it fails if 
 
 
 # Memory of a set: characters that a document counts in addition to its text, and bytes of a text and its features for
-# each character. Ordinary texts need about 16 bytes, and texts of rare or very short words 32 (see docs/security.md).
+# each character. Ordinary texts need about 16 bytes, and texts of rare or very short words 32 bytes: see
+# benchmarks/review_memory.py.
 DOCUMENT_OVERHEAD, _BYTES_PER_CHARACTER = 100, 32
 
 
