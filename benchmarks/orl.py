@@ -78,7 +78,8 @@ This does not reach the values of the paper, whose SIFT code is not available. T
 (spherical, m = 0.1), in widths that are relative to the distances between codewords and learned at a tenth of the rate,
 and in rates that fall to zero. [Train and index such a model](../models.md#bags-of-vectors).
 
-Four sizes of patches were tried on a sixth split, where 32 pixels gave a higher mAP. The size here is the paper's.
+The paper has no row with 64 codewords and 16 numbers, so its value there is that of 16 codewords. Four sizes of patches
+were tried on a sixth split, where 32 pixels gave a higher mAP. The size here is the paper's.
 """
 
 
