@@ -14,7 +14,7 @@ WORKERS ?= $(if $(OPENSEARCH_URL),0,3)
 # Otherwise each command that the tests start would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: chart compose conformance demo test test-fast fuzz test-oldest test-versions lint mutants native node node-stop papers bench bench-quick chaos scale docs lock dist sbom clean
+.PHONY: chart compose conformance demo test test-fast fuzz test-oldest test-newest test-versions lint mutants native node node-stop papers bench bench-quick chaos scale docs lock dist sbom clean
 
 demo: .venv/core
 	$(BIN)/resift demo $(if $(SHOP),shop) --engine $(ENGINE) $(if $(filter 0,$(SERVE)),--no-serve)
@@ -52,7 +52,12 @@ test-versions: .venv/dev
 # and search pipelines, attaching of different kinds of indices, and all kinds of searches in a session.
 test-oldest: .venv/dev
 	$(ON_OLDEST) $(BIN)/pytest -q -n 2 tests/cluster/test_operations.py tests/cluster/test_attach_sessions.py \
-		tests/cluster/test_attach_kinds.py tests/engine/test_request_kinds.py
+		tests/cluster/test_attach_kinds.py tests/engine/test_request_kinds.py $(NATIVE_TESTS)
+
+# Run the tests of the plugin with the newest version of OpenSearch, of which Maven Central has only the core.
+NATIVE_TESTS = $(wildcard tests/cluster/test_native_*.py)
+test-newest: .venv/dev
+	RESIFT_NODE_VERSION=3.9.0 RESIFT_REQUIRE_OPENSEARCH=1 OPENSEARCH_URL= $(BIN)/pytest -q $(NATIVE_TESTS)
 
 # Compare OpenSearch's own REST tests with and without a session on a real node: about two minutes. Part of `make test`.
 conformance: .venv/dev

@@ -226,6 +226,12 @@ def test_changelog_and_citation_name_this_version() -> None:
     assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
 
 
+def test_the_plugin_for_opensearch_has_the_same_version() -> None:
+    from resift import __version__
+
+    assert f"<version>{__version__}</version>" in (ROOT / "resift/plugin/native/pom.xml").read_text("utf-8")
+
+
 @pytest.mark.parametrize("document", ["ARCHITECTURE.md", "docs/architecture.svg"])
 def test_documents_name_existing_modules(document: str) -> None:
     paths = set(re.findall(r"\b(?:[a-z]\w*/)+(?:\w+\.py)?", (ROOT / document).read_text("utf-8")))

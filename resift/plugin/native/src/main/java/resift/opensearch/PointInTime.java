@@ -41,6 +41,9 @@ final class PointInTime {
                 names.add(cluster == null || cluster.isEmpty() ? index : cluster + ":" + index);
             }
         }
+        if (names.isEmpty()) {
+            throw new IOException("a point in time without indices");
+        }
         return names;
     }
 }

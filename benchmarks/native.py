@@ -1,0 +1,191 @@
+"""Compare Resift's own search processor with the ``ml_inference`` processor of ML Commons.
+
+    RESIFT_DATA=… python benchmarks/native.py [--documents 20000] [--rounds 15]
+
+Documents and queries are those of ``hybrid_pipeline.py``. Each query is measured as a lexical (``multi_match``)
+and as a hybrid search. All variants are measured in turn. Results are medians and quartiles, over the rounds, of the
+ratio to the same search without a pipeline for Resift. ``own call`` is what a search in a session takes beyond the
+rewritten body and ``/v1/rewrite``, in ms. With a frozen service, the slowest search is that of a breaker that is still
+closed. OPENSEARCH_URL is the address of a cluster with Resift's plugin and ML Commons. By default the benchmark starts
+a node.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import socket
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hybrid_pipeline import MIXED, Body, Corpus, measured
+from speed_cluster import Client, free_ports, serve
+from speed_search import QUERIES
+from speed_timing import Spread, seconds
+
+from resift import load_model
+from resift.plugin.cluster.client import Cluster
+from resift.plugin.cluster.install import Installer
+from resift.plugin.cluster.installation import Installation
+from resift.plugin.cluster.remote_model import RemoteModel
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.operations.attach_searches import SearchAttachment
+
+TIMEOUT_MS, PATIENT_MS = 300, 10_000
+WAYS = {
+    "empty": "through a pipeline without a request processor",
+    "native": "through the plugin, without a session",
+    "ml": "through ml_inference, without a session",
+    "engine": "the rewritten body, sent to the engine",
+    "native session": "through the plugin, in a session",
+    "ml session": "through ml_inference, in a session",
+    "rewrite": "/v1/rewrite alone",
+    "frozen": "through the plugin, in a session, with an open breaker (frozen service)",
+}
+Ways = dict[str, Callable[[str], Any]]
+
+
+@contextlib.contextmanager
+def prepared(url: str, count: int) -> Iterator[dict[str, Ways]]:
+    """Set up an index and pipelines, and yield the variants of each kind of search. Clean up afterwards."""
+    name, folder, model = f"bench-{uuid.uuid4().hex[:8]}", Path(tempfile.mkdtemp(prefix="resift-bench-")), load_model()
+    engine = OpenSearchEngine(url, timeout=120)
+    with contextlib.ExitStack() as undone:
+        undone.callback(shutil.rmtree, folder, ignore_errors=True)
+        undone.callback(engine.close)
+        undone.callback(engine.drop_if_exists, f"{name}-docs")
+        corpus, cluster = Corpus(url, count, name, model), Cluster(engine)
+        (port,) = free_ports(1)
+        service = f"http://127.0.0.1:{port}"
+        environment = {**os.environ, "RESIFT_STORE": str(folder / "sessions.db")}
+        serve(undone, port, ["-m", "resift", "serve", "--workers", "1", "--engine", url], environment, folder / "a")
+        frozen = undone.enter_context(socket.create_server(("127.0.0.1", 0), backlog=64))
+
+        def pipeline(kind: str, body: Body) -> str:
+            cluster.request("PUT", f"/_search/pipeline/{name}-{kind}", body)
+            undone.callback(cluster.request, "DELETE", f"/_search/pipeline/{name}-{kind}")
+            return f"{name}-{kind}"
+
+        def native(address: str, timeout: int) -> Body:
+            return {**MIXED, "request_processors": [{"resift": {"url": address, "timeout": f"{timeout}ms"}}]}
+
+        installer = Installer(engine, Installation(f"{name}-ml", model, ("text",), service))
+        undone.callback(installer.uninstall)
+        installer.install()
+        pipelines = {
+            "empty": pipeline("empty", MIXED),
+            "native": pipeline("native", native(service, PATIENT_MS)),
+            "frozen": pipeline("frozen", native(f"http://127.0.0.1:{frozen.getsockname()[1]}", TIMEOUT_MS)),
+            "ml": pipeline("ml", MIXED),
+        }
+        remote = RemoteModel(cluster, "rewrite", installer.values)
+        SearchAttachment(cluster, corpus.index, pipelines["ml"]).run(installer.name, remote.model_id)
+        clients = Client(url), Client(service)
+        bodies = {
+            "match": lambda query: {
+                "query": {"multi_match": {"query": query, "fields": ["title", "text"]}},
+                "_source": ["title"],
+            },
+            "hybrid": corpus.body,
+        }
+        yield {kind: _ways(corpus.index, clients, pipelines, kind, make) for kind, make in bodies.items()}
+
+
+def _ways(
+    index: str, clients: tuple[Client, Client], pipelines: dict[str, str], kind: str, make: Callable[[str], Body]
+) -> Ways:
+    plain, service = clients
+    bodies = {query: make(query) for query in QUERIES}
+    default = "_none" if kind == "match" else pipelines["empty"]
+
+    def search(body: Body, pipeline: str) -> Any:
+        return plain.post(f"/{index}/_search?search_pipeline={pipeline}", body)
+
+    sessions = {query: f"{kind}-{query.replace(' ', '-')}" for query in QUERIES}
+    for query, body in bodies.items():
+        ids = [hit["_id"] for hit in search(body, default)["hits"]["hits"]]
+        marks = {"relevant": ids[:6:2], "irrelevant": ids[1:5:2]}
+        service.post("/v1/feedback", {"session": sessions[query], "index": index, "query": query, **marks})
+
+    def in_session(query: str, section: str) -> Body:
+        return {**bodies[query], "ext": {section: {"query": query, "session": sessions[query]}}}
+
+    def rewrite(query: str) -> Any:
+        return service.post("/v1/rewrite", {"index": index, "body": in_session(query, "resift"), "hide_vectors": True})
+
+    changed = {}
+    for query in QUERIES:
+        answer = rewrite(query)
+        if answer["resift"]["outcome"] != "rewritten":
+            raise RuntimeError(f"{query!r}: {answer['resift']}")
+        changed[query] = {name: value for name, value in answer["body"].items() if name != "ext"}
+    return {
+        "plain": lambda query: search(bodies[query], default),
+        "empty": lambda query: search(bodies[query], pipelines["empty"]),
+        "native": lambda query: search(bodies[query], pipelines["native"]),
+        "ml": lambda query: search(bodies[query], pipelines["ml"]),
+        "engine": lambda query: search(changed[query], default),
+        "native session": lambda query: search(in_session(query, "resift"), pipelines["native"]),
+        "ml session": lambda query: search(in_session(query, "ml_inference"), pipelines["ml"]),
+        "rewrite": rewrite,
+        "frozen": lambda query: search(in_session(query, "resift"), pipelines["frozen"]),
+    }
+
+
+def _check_hits(ways: Ways) -> None:
+    """Check that both routes return the hits of the rewritten body in the same order.
+
+    Raises:
+        RuntimeError: The hits differ, or the session has no effect.
+    """
+    for query in QUERIES:
+        hits = {way: [hit["_id"] for hit in ways[way](query)["hits"]["hits"]] for way in ways if way != "rewrite"}
+        if not hits["engine"] == hits["native session"] == hits["ml session"] != hits["plain"]:
+            raise RuntimeError(f"{query!r}: hits of the variants: {hits}")
+        if not hits["frozen"] == hits["native"] == hits["plain"]:
+            raise RuntimeError(f"{query!r}: hits without a rewriting differ: {hits}")
+
+
+def _start() -> str:
+    """Return OPENSEARCH_URL, or start a node with the plugin that ends with this process, and return its URL."""
+    if os.environ.get("OPENSEARCH_URL"):
+        return os.environ["OPENSEARCH_URL"]
+    import node
+
+    return node.start(native=True).url
+
+
+def main() -> None:
+    """Measure and print the ratios."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--documents", type=int, default=20_000)
+    parser.add_argument("--rounds", type=int, default=15)
+    options = parser.parse_args()
+    with prepared(_start(), options.documents) as kinds:
+        first = kinds["match"]
+        slowest = max(1000 * seconds(first["frozen"], query) for query in QUERIES)
+        print(
+            f"{options.documents} documents. Frozen service, timeout {TIMEOUT_MS} ms: slowest search {slowest:.0f} ms"
+        )
+        for kind, ways in kinds.items():
+            _check_hits(ways)
+            found = measured(ways, options.rounds)
+            print(
+                f"\n{kind}, p50 of the plain search: {np.median(found['plain']):.1f} ms\n\n| way | ratio |\n|---|---|"
+            )
+            for way, title in WAYS.items():
+                spread = Spread.of([a / b for a, b in zip(found[way], found["plain"], strict=True)])
+                print(f"| {title} | {spread.median:.2f} ({spread.low:.2f}–{spread.high:.2f}) |")
+            beyond = np.array(found["native session"]) - np.array(found["engine"]) - np.array(found["rewrite"])
+            own = Spread.of(beyond.tolist())
+            print(f"\nown call: {own.median:.2f} ms ({own.low:.2f} to {own.high:.2f})")
+
+
+if __name__ == "__main__":
+    main()

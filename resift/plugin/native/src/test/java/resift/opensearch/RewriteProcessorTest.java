@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+package resift.opensearch;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotSame;
+import static org.junit.jupiter.api.Assertions.assertSame;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.sun.net.httpserver.HttpServer;
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.ScheduledFuture;
+import java.util.concurrent.TimeUnit;
+
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.opensearch.action.search.SearchRequest;
+import org.opensearch.common.settings.Settings;
+import org.opensearch.common.util.concurrent.ThreadContext;
+import org.opensearch.core.action.ActionListener;
+import org.opensearch.core.xcontent.NamedXContentRegistry;
+import org.opensearch.index.query.MatchAllQueryBuilder;
+import org.opensearch.index.query.MatchNoneQueryBuilder;
+import org.opensearch.search.SearchModule;
+import org.opensearch.search.builder.SearchSourceBuilder;
+import org.opensearch.search.pipeline.PipelineProcessingContext;
+
+class RewriteProcessorTest {
+    private static final String REWRITTEN = "{\"body\": {\"query\": {\"match_none\": {}}}, \"resift\": {\"rewritten\": true}}";
+    private static final NamedXContentRegistry REGISTRY = new NamedXContentRegistry(
+        new SearchModule(Settings.EMPTY, List.of()).getNamedXContents()
+    );
+
+    private final ExecutorService executor = Executors.newCachedThreadPool();
+    private final ScheduledExecutorService scheduler = Executors.newScheduledThreadPool(1);
+    private final ThreadContext threadContext = new ThreadContext(Settings.EMPTY);
+    private final List<String> received = Collections.synchronizedList(new ArrayList<>());
+    private HttpServer server;
+    private RewriteProcessor processor;
+
+    @BeforeEach
+    void start() throws IOException {
+        server = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 0);
+        server.createContext("/v1/rewrite", exchange -> {
+            received.add(new String(exchange.getRequestBody().readAllBytes(), StandardCharsets.UTF_8));
+            byte[] answer = REWRITTEN.getBytes(StandardCharsets.UTF_8);
+            exchange.sendResponseHeaders(200, answer.length);
+            exchange.getResponseBody().write(answer);
+            exchange.close();
+        });
+        server.start();
+        RewriteClient client = new RewriteClient(executor, (delay, task) -> {
+            ScheduledFuture<?> timer = scheduler.schedule(task, delay, TimeUnit.MILLISECONDS);
+            return () -> timer.cancel(false);
+        }, REGISTRY);
+        Rewriting rewriting = new Rewriting(client, threadContext, Path.of("."), () -> null);
+        Service service = rewriting.service(List.of("http://127.0.0.1:" + server.getAddress().getPort()), 60_000, null);
+        processor = new RewriteProcessor(null, null, false, rewriting, service);
+    }
+
+    @AfterEach
+    void stop() {
+        server.stop(0);
+        executor.shutdownNow();
+        scheduler.shutdownNow();
+    }
+
+    @Test
+    void theSearchContinuesWithTheUserAndTheHeadersOfTheCaller() throws Exception {
+        threadContext.putHeader("Authorization", "Basic anna");
+        threadContext.putTransient("user", "anna");
+        Thread caller = Thread.currentThread();
+        CompletableFuture<String> seen = new CompletableFuture<>();
+        process(request(Map.of("session", "anna")), ActionListener.wrap(rewritten -> {
+            assertNotSame(caller, Thread.currentThread());
+            seen.complete(threadContext.getHeader("Authorization") + " " + threadContext.getTransient("user"));
+        }, seen::completeExceptionally));
+        assertEquals("Basic anna anna", seen.get(60, TimeUnit.SECONDS));
+    }
+
+    @Test
+    void theRewrittenBodyRunsWithoutTheSection() throws Exception {
+        SearchRequest request = request(Map.of("session", "anna"));
+        assertEquals(new SearchSourceBuilder().query(new MatchNoneQueryBuilder()), await(request).source());
+        assertTrue(received.get(0).startsWith("{\"index\":\"a,b\","), received.get(0));
+        assertTrue(received.get(0).contains("\"ext\":{\"resift\":{\"session\":\"anna\"}}"), received.get(0));
+    }
+
+    @Test
+    void theOriginalBodyRunsWithoutTheSectionIfTheServiceIsDown() throws Exception {
+        server.stop(0);
+        SearchRequest request = request(Map.of("session", "anna"));
+        assertEquals(new SearchSourceBuilder().query(new MatchAllQueryBuilder()), await(request).source());
+    }
+
+    @Test
+    void aSearchWithoutASessionPassesOnTheSameThread() {
+        SearchRequest request = request(Map.of("query", "fire"));
+        SearchSourceBuilder source = request.source();
+        List<SearchRequest> passed = new ArrayList<>();
+        process(request, ActionListener.wrap(passed::add, error -> {}));
+        assertSame(request, passed.get(0));
+        assertSame(source, passed.get(0).source());
+        assertTrue(received.isEmpty());
+    }
+
+    private void process(SearchRequest request, ActionListener<SearchRequest> listener) {
+        processor.processRequestAsync(request, new PipelineProcessingContext(), listener);
+    }
+
+    private SearchRequest await(SearchRequest request) throws Exception {
+        CompletableFuture<SearchRequest> result = new CompletableFuture<>();
+        process(request, ActionListener.wrap(result::complete, result::completeExceptionally));
+        return result.get(60, TimeUnit.SECONDS);
+    }
+
+    private static SearchRequest request(Map<String, Object> options) {
+        SearchSourceBuilder source = new SearchSourceBuilder().query(new MatchAllQueryBuilder()).ext(List.of(new ResiftExt(options)));
+        return new SearchRequest(new String[] { "a", "b" }, source);
+    }
+}

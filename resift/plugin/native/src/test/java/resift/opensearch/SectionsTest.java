@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+package resift.opensearch;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.util.List;
+import java.util.Map;
+
+import org.junit.jupiter.api.Test;
+import org.opensearch.common.io.stream.BytesStreamOutput;
+import org.opensearch.core.common.io.stream.StreamOutput;
+import org.opensearch.core.xcontent.XContentBuilder;
+import org.opensearch.search.SearchExtBuilder;
+import org.opensearch.search.builder.SearchSourceBuilder;
+
+class SectionsTest {
+    @Test
+    void aSessionIsNamedByResiftOrByUserBehaviorInsights() {
+        assertTrue(isInSession(new ResiftExt(Map.of("session", "anna"))));
+        assertTrue(isInSession(new Section("ubi", Map.of("client_id", "anna", "user_query", "fire"))), "the form of UBI");
+        assertTrue(isInSession(new Section("ubi", Map.of("ubi", Map.of("client_id", "anna")))), "the form of the search body");
+    }
+
+    @Test
+    void otherSearchesAreInNoSession() {
+        assertFalse(Sections.nameSession(null));
+        assertFalse(isInSession());
+        assertFalse(isInSession(new ResiftExt(Map.of("query", "fire"))));
+        assertFalse(isInSession(new ResiftExt(Map.of("session", ""))));
+        assertFalse(isInSession(new ResiftExt(Map.of("session", 3))));
+        assertFalse(isInSession(new Section("ubi", Map.of("user_query", "fire"))));
+        assertFalse(isInSession(new Section("other", Map.of("client_id", "anna", "session", "anna"))));
+    }
+
+    @Test
+    void sectionsOfOtherPluginsAreKept() {
+        Section other = new Section("other", Map.of());
+        SearchSourceBuilder source = new SearchSourceBuilder().ext(List.of(new ResiftExt(Map.of("session", "anna")), other));
+        assertEquals(List.of(other), Sections.ofOthers(source));
+        assertTrue(Sections.contain(source, "other"));
+        assertFalse(Sections.contain(source, "mmr"));
+    }
+
+    @Test
+    void theSectionIsSentToOtherNodesUnchanged() throws IOException {
+        ResiftExt section = new ResiftExt(Map.of("session", "anna", "alpha", 0.5, "without", List.of("fire")));
+        try (BytesStreamOutput out = new BytesStreamOutput()) {
+            section.writeTo(out);
+            assertEquals(section, new ResiftExt(out.bytes().streamInput()));
+        }
+    }
+
+    private static boolean isInSession(SearchExtBuilder... sections) {
+        return Sections.nameSession(new SearchSourceBuilder().ext(List.of(sections)));
+    }
+
+    /** A section of another plugin. */
+    private static final class Section extends SearchExtBuilder {
+        private final String name;
+        private final Map<String, Object> fields;
+
+        Section(String name, Map<String, Object> fields) {
+            this.name = name;
+            this.fields = fields;
+        }
+
+        @Override
+        public String getWriteableName() {
+            return name;
+        }
+
+        @Override
+        public XContentBuilder toXContent(XContentBuilder builder, Params params) throws IOException {
+            for (Map.Entry<String, Object> field : fields.entrySet()) {
+                builder.field(field.getKey(), field.getValue());
+            }
+            return builder;
+        }
+
+        @Override
+        public void writeTo(StreamOutput out) {
+            throw new UnsupportedOperationException();
+        }
+
+        @Override
+        public boolean equals(Object other) {
+            return this == other;
+        }
+
+        @Override
+        public int hashCode() {
+            return name.hashCode();
+        }
+    }
+}
