@@ -18,6 +18,7 @@ import os
 import shutil
 import socket
 import tempfile
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -119,12 +120,7 @@ def _ways(
     def rewrite(query: str) -> Any:
         return service.post("/v1/rewrite", {"index": index, "body": in_session(query, "resift"), "hide_vectors": True})
 
-    changed = {}
-    for query in QUERIES:
-        answer = rewrite(query)
-        if answer["resift"]["outcome"] != "rewritten":
-            raise RuntimeError(f"{query!r}: {answer['resift']}")
-        changed[query] = {name: value for name, value in answer["body"].items() if name != "ext"}
+    changed = {query: _rewritten(lambda query=query: rewrite(query)) for query in QUERIES}
     return {
         "plain": lambda query: search(bodies[query], default),
         "empty": lambda query: search(bodies[query], pipelines["empty"]),
@@ -136,6 +132,20 @@ def _ways(
         "rewrite": rewrite,
         "frozen": lambda query: search(in_session(query, "resift"), pipelines["frozen"]),
     }
+
+
+def _rewritten(rewrite: Callable[[], Any]) -> Body:
+    """Return the body that the service returns once it has loaded the session.
+
+    Raises:
+        RuntimeError: The service does not rewrite the body within a minute.
+    """
+    deadline = time.monotonic() + 60
+    while (answer := rewrite())["resift"]["outcome"] != "rewritten":
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"not rewritten: {answer['resift']}")
+        time.sleep(0.1)
+    return {name: value for name, value in answer["body"].items() if name != "ext"}
 
 
 def _check_hits(ways: Ways) -> None:

@@ -110,7 +110,7 @@ class ClauseCounter:
         names = clause.searched_fields or []
         has_pattern = clause.kind in MULTI_FIELD_TEXT_KINDS and _FIELD_PATTERN.search(text)
         per_word = self.fields([] if has_pattern else names)
-        return per_word * _term_count(text, settings)
+        return per_word * _term_count(str(clause.kind), text, settings)
 
     def _in_options(self, clause: Clause) -> int:
         """Return the number of clauses in the filters of a clause.
@@ -210,15 +210,18 @@ def _token_count(options: Any) -> int:
     return len(tokens) if isinstance(tokens, Mapping) else _SPARSE_TOKENS
 
 
-def _term_count(text: str, settings: Mapping[str, Any]) -> int:
+def _term_count(kind: str, text: str, settings: Mapping[str, Any]) -> int:
     """Return the maximum number of terms for which OpenSearch searches a field, given the text of a query.
 
     Args:
+        kind: The type of the text clause. In a ``query_string``, the option ``fuzziness`` concerns only words with
+            ``~``. Search bodies that OpenSearch has written always contain the option.
         text: The text with its syntax. In a query string, ``~`` follows a misspelt word, and ``*`` is a wildcard.
         settings: The settings of the text clause.
     """
     words = max(1, len(tokenize(text)))
-    misspelt = text.count("~") if settings.get("fuzziness") is None else words
+    is_fuzzy = settings.get("fuzziness") is not None and kind != "query_string"
+    misspelt = words if is_fuzzy else text.count("~")
     expanded = _number(settings.get("max_expansions", settings.get("fuzzy_max_expansions")), _FUZZY_TERMS)
     per_word = max(_VALUE_CLAUSES if "*" in text or "?" in text else 1, _rewritten_terms(settings.get("rewrite")))
     return max(words - misspelt, 0) * per_word + misspelt * expanded

@@ -24,10 +24,9 @@ def installed(
     native_engine: OpenSearchEngine, packaged: Model, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Searches, RealService]]:
     """Yield an index with vectors, which both processors serve. In its session ``anna`` two documents were marked."""
-    nodes = native_engine.client.transport.perform_request("GET", "/_nodes/plugins")["nodes"].values()
-    if not all("opensearch-ml" in [plugin["name"] for plugin in node["plugins"]] for node in nodes):
-        pytest.skip("the node has no ML Commons")
     searches = Searches(native_engine, f"native-{uuid.uuid4().hex[:8]}")
+    if not searches.has_plugin("opensearch-ml"):
+        pytest.skip("the node has no ML Commons")
     native_engine.create(searches.index, ["title", "text"], packaged)
     native_engine.bulk(searches.index, documents(packaged))
     native_engine.refresh(searches.index)
@@ -38,9 +37,7 @@ def installed(
         post(served.app.test_client(), "/v1/feedback", index=searches.index, **marks)
         yield searches, served
         installer.uninstall()
-    native_engine.drop(searches.index)
-    for name in searches.pipelines:
-        searches.ask("DELETE", f"/_search/pipeline/{name}")
+    searches.delete()
 
 
 @pytest.mark.parametrize("kind", ["match", "bool", "knn", "function_score"])

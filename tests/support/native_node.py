@@ -54,6 +54,17 @@ class Searches:
         """The version of OpenSearch."""
         return tuple(int(number) for number in self.engine.client.info()["version"]["number"].split("."))
 
+    def has_plugin(self, name: str) -> bool:
+        """Return whether all nodes have a plugin."""
+        nodes = self.ask("GET", "/_nodes/plugins")["nodes"].values()
+        return all(name in [plugin["name"] for plugin in node["plugins"]] for node in nodes)
+
+    def delete(self) -> None:
+        """Delete the index and the pipelines."""
+        self.ask("DELETE", f"/{self.index}")
+        for name in self.pipelines:
+            self.ask("DELETE", f"/_search/pipeline/{name}")
+
     def ask(self, method: str, path: str, body: Any = None, **params: Any) -> Any:
         """Return the node's response to a request."""
         params = {**params, "request_timeout": 120}
@@ -185,8 +196,7 @@ def native_node() -> Iterator[NativeNode]:
 def _has_plugin(url: str) -> bool:
     engine = OpenSearchEngine(url, timeout=10)
     try:
-        nodes = engine.client.transport.perform_request("GET", "/_nodes/plugins")["nodes"].values()
-        return all("resift" in [plugin["name"] for plugin in node["plugins"]] for node in nodes)
+        return Searches(engine, "").has_plugin("resift")
     finally:
         engine.close()
 
@@ -209,9 +219,7 @@ def searches(native_engine: OpenSearchEngine) -> Iterator[Searches]:
         native_engine.client.index(index=made.index, id=id, body={"text": text, "tag": id})
     native_engine.refresh(made.index)
     yield made
-    native_engine.client.indices.delete(index=made.index)
-    for name in made.pipelines:
-        made.ask("DELETE", f"/_search/pipeline/{name}")
+    made.delete()
 
 
 MAPPINGS = {"properties": {"text": {"type": "text"}, "tag": {"type": "keyword"}}}

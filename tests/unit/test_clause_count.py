@@ -66,6 +66,7 @@ def terms(number: int) -> list[dict[str, Any]]:
         ({"simple_query_string": {"query": "fire"}}, 61 + 2),
         ({"query_string": {"query": "attr_*:fire", "default_field": "title"}}, 4 * 63),
         ({"query_string": {"query": "fire~1 bush", "default_field": "title"}}, 52),
+        ({"query_string": {"query": "fire~1 bush", "default_field": "title", "fuzziness": "AUTO"}}, 52),
         ({"bool": {"must": [TEXT], "filter": terms(7), "must_not": terms(1)}}, 10),
         ({"term": {"day": "2025-01-01"}}, 2),
         ({"range": {"day": {"gte": "2025-01-01"}}}, 2),
