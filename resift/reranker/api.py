@@ -404,7 +404,7 @@ def rewrite() -> dict[str, Any]:
         late_log.add()
         rewritten, outcome, reason = body.body, Outcome.OVERLOADED, Outcome.OVERLOADED.english
     else:
-        rewritten, outcome, reason = service.rewrite_for_pipeline(body.index, body.body, headers)
+        rewritten, outcome, reason = service.rewrite_for_pipeline(body.index, body.body, headers, body.scroll)
     is_changed = rewritten is not body.body
     rewritten = without_options(rewritten)
     info = service.readable_info(body.index, headers, cached_only=is_late())

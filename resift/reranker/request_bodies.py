@@ -63,6 +63,10 @@ class RewriteRequest(Struct, kw_only=True, forbid_unknown_fields=True):
             "whether to exclude the fields `resift_vector*` in the body's `_source`, unless it names one of them"
         ),
     ] = False
+    scroll: Annotated[
+        bool,
+        documented("whether the search is a scroll, which a search body does not say, and OpenSearch cannot rescore"),
+    ] = False
 
 
 class UnparsedRewriteRequest(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -77,6 +81,7 @@ class UnparsedRewriteRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     model: str | None = None
     as_text: bool = False
     hide_vectors: bool = False
+    scroll: bool = False
 
 
 class FeedbackRequest(Struct, kw_only=True, forbid_unknown_fields=True):

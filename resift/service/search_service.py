@@ -372,7 +372,9 @@ class SearchService:
         result = self.engine.search(search.index, query.body, headers=search.headers)
         return Answer(result, {"reranked": False, "outcome": Outcome.FAILED.code, "reason": reason})
 
-    def rewrite_for_pipeline(self, index: str, body: Body, headers: Headers = None) -> tuple[Body, Outcome, str]:
+    def rewrite_for_pipeline(
+        self, index: str, body: Body, headers: Headers = None, is_scroll: bool = False
+    ) -> tuple[Body, Outcome, str]:
         """Rewrite the search body of a search pipeline or a backend. A failure leaves the body unchanged.
 
         An index that cannot be rewritten for is no error, because the search itself may tolerate the index: OpenSearch
@@ -383,6 +385,7 @@ class SearchService:
             index: The name that is searched.
             body: The search body. Its section ``ext.resift`` or ``ext.ml_inference`` contains Resift's options.
             headers: The caller's HTTP headers.
+            is_scroll: Whether the search is a scroll. The options in the body can state this, too.
 
         Returns:
             The rewritten body (or ``body`` itself if nothing changed), the outcome, and the reason in English if
@@ -404,7 +407,9 @@ class SearchService:
         try:
             query = parse(body)
             check_limits("body", query.body, self.config.max_text)
-            rewritten = self.rewritten(info, query, options_in(query), headers)
+            options = options_in(query)
+            options = structs.replace(options, scroll=options.scroll or is_scroll)
+            rewritten = self.rewritten(info, query, options, headers)
         except ResiftError as error:
             return body, Outcome.FAILED, Outcome.FAILED.english.format(error.message)
         except Exception as error:

@@ -106,7 +106,7 @@ def test_routing_and_preference_choose_the_same_shards_as_without_a_session(sear
         assert set(ids(in_session)) == set(ids(plain))
 
 
-def test_a_scroll_continues_the_rewritten_search(searches: Searches, pipeline: str) -> None:
+def test_a_scroll_continues_the_rewritten_search(searches: Searches, service: RealService, pipeline: str) -> None:
     path, body = f"/{searches.index}/_search", {"size": 2, "query": FIRE, "ext": ANNA}
     answer = searches.ask("POST", path, body, search_pipeline=pipeline, scroll="1m")
     hits, rewritten = [], True
@@ -116,6 +116,7 @@ def test_a_scroll_continues_the_rewritten_search(searches: Searches, pipeline: s
         answer = searches.ask("POST", "/_search/scroll", {"scroll": "1m", "scroll_id": answer["_scroll_id"]})
     searches.ask("DELETE", "/_search/scroll", {"scroll_id": [answer["_scroll_id"]]})
     assert rewritten
+    assert service.requests[-1]["scroll"] is True
     assert sorted(hits) == sorted(searches.hits())
 
 

@@ -164,6 +164,16 @@ def test_the_body_is_returned_as_json_text_on_request(client: FlaskClient, fille
     assert text["resift"] == plain["resift"] == {"rewritten": True, "outcome": "rewritten"}
 
 
+def test_a_scroll_is_not_rescored(client: FlaskClient, filled: str) -> None:
+    post(client, "/v1/feedback", session="a", index=filled, query="fire", relevant=["bush"])
+    for stated, options in (({"scroll": True}, {}), ({}, {"scroll": True})):
+        answer = post(client, "/v1/rewrite", index=filled, body=asking(session="a", **options), **stated)
+        assert answer["resift"]["outcome"] == "sliced_scroll"
+        # the words of the session count, but not the similarity
+        assert "rescore" not in answer["body"]
+        assert answer["body"]["query"]["bool"]["should"]
+
+
 @pytest.mark.usefixtures("engine")
 def test_vectors_are_excluded_from_source_on_request(client: FlaskClient, filled: str) -> None:
     def asked(source: Any, **body: Any) -> Any:

@@ -89,6 +89,10 @@ class RewriteProcessor extends AbstractProcessor implements SearchRequestProcess
             json.startObject();
             json.field("index", index(request));
             json.field("hide_vectors", true);
+            if (request.scroll() != null) {
+                // The search body does not show this, and OpenSearch cannot rescore a scroll.
+                json.field("scroll", true);
+            }
             json.field("body", request.source());
             json.endObject();
             return BytesReference.toBytes(BytesReference.bytes(json));
