@@ -1,9 +1,9 @@
 """Measure compact vectors (``resift attach --vectors``): ``python benchmarks/compact_vectors.py [--documents 20000]``.
 
-Prints a JSON object per line. The first object is for short documents in OpenSearch (OPENSEARCH_URL, or a node that the
-benchmark starts), in an index without vectors and in an attached copy. It contains the bytes that a vector adds to a
-document after segments are merged, the number of documents attached per second, and ratios of median search times,
-attached to plain, measured in alternation:
+Prints a JSON object per line. The first objects are for short documents in OpenSearch (OPENSEARCH_URL, or a node that
+the benchmark starts), in an index without vectors and in an attached copy, one object for each number of --dimensions.
+They contain the bytes that a vector adds to a document after segments are merged, the number of documents attached per
+second, and ratios of median search times, attached to plain, measured in alternation:
 
 - ``plain``: a search for ten whole documents.
 - ``titles``: a search for the titles of a hundred documents.
@@ -31,10 +31,11 @@ import numpy as np
 from scale_vectors import store_bytes
 from speed_cluster import FIELDS, Client, hits_body, opensearch_url
 from speed_data import pieces
+from speed_engine import small_model
 from speed_timing import seconds
 
 import resift
-from resift import Model, load_model
+from resift import Model
 from resift.arrays import Floats, batched
 from resift.contracts.documents import Document, IndexInfo
 from resift.ingest.stopping import Stop
@@ -54,15 +55,18 @@ _SYNCED = 35.0
 INDEX, ATTACHED, FLOATS = "compact-plain", "compact-attached", "compact-floats"
 
 
-def cost(url: str, documents: Sequence[tuple[str, str]], rounds: int) -> dict[str, Any]:
+def cost(url: str, documents: Sequence[tuple[str, str]], rounds: int, dim: int) -> dict[str, Any]:
     """Measure the size, the writing speed and the search times of compact and of float vectors in a cluster."""
-    engine, model = OpenSearchEngine(url, timeout=300), load_model()
+    engine, model = OpenSearchEngine(url, timeout=300), small_model(dim)
+    folder = tempfile.TemporaryDirectory()
     try:
         for index in (INDEX, ATTACHED, FLOATS):
             _index(engine, index, documents)
         start = time.perf_counter()
-        done = resift.attach(url, ATTACHED, vectors=True, force=True, adapt=False, fields=FIELDS).run()
+        saved = str(model.save(Path(folder.name) / "model"))
+        done = resift.attach(url, ATTACHED, vectors=True, force=True, model=saved, fields=FIELDS).run()
         whole, (attached,) = time.perf_counter() - start, done.indices
+        engine.tune(ATTACHED, None)  # the weight of the model, because searches with the weight 0 use no vectors
         _attach_floats(engine, model)
         time.sleep(_SYNCED)
         sizes = {index: store_bytes(engine.client, index) for index in (INDEX, ATTACHED, FLOATS)}
@@ -82,6 +86,7 @@ def cost(url: str, documents: Sequence[tuple[str, str]], rounds: int) -> dict[st
         for index in (INDEX, ATTACHED, FLOATS):
             engine.drop_if_exists(index)
         engine.close()
+        folder.cleanup()
 
 
 def _index(engine: OpenSearchEngine, index: str, documents: Sequence[tuple[str, str]]) -> None:
@@ -158,10 +163,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--documents", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--dimensions", default="256,128")
     parser.add_argument("--collections", default=COLLECTIONS)
     options = parser.parse_args()
-    if options.documents:
-        print(json.dumps(cost(opensearch_url(), pieces(options.documents), options.rounds)), flush=True)
+    url = opensearch_url() if options.documents else ""
+    for dim in map(int, options.dimensions.split(",") if options.documents else ()):
+        print(json.dumps(cost(url, pieces(options.documents), options.rounds, dim)), flush=True)
     if data := os.environ.get("RESIFT_DATA"):
         for point in quality(Path(data), [name for name in options.collections.split(",") if name]):
             print(json.dumps(point), flush=True)
