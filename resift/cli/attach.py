@@ -11,6 +11,7 @@ from resift.cli.cluster import cluster_option, dry_run_option
 from resift.cli.options import json_option, parse_field_names, yes_option
 from resift.cli.output import execute_plan
 from resift.cli.paths import NewFolder
+from resift.plugin.cluster.installation import DEFAULT_SERVICE_URL
 
 
 @click.command(epilog="Example: resift attach products --dry-run")
@@ -20,6 +21,13 @@ from resift.cli.paths import NewFolder
     metavar="NAME",
     show_default="resift-INDEX, a copy of the default search pipeline",
     help="The search pipeline to which Resift's processor is added.",
+)
+@click.option(
+    "--service",
+    metavar="URL",
+    show_default=f"the current URL, or {DEFAULT_SERVICE_URL}",
+    help="URL at which the nodes of OpenSearch reach the service (resift serve). With Resift's plugin, this can be "
+    "several URLs, separated by commas.",
 )
 @click.option(
     "--vectors",
@@ -63,8 +71,8 @@ from resift.cli.paths import NewFolder
 @click.option(
     "--default-pipelines",
     is_flag=True,
-    help="Rewrite all searches of the index. Those without a session then take longer. With --vectors, also encode all "
-    "documents that are written from now on, unless the index has another final pipeline.",
+    help="Rewrite all searches of the index. Without Resift's plugin, those without a session then take longer. With "
+    "--vectors, also encode all documents that are written from now on, unless the index has another final pipeline.",
 )
 @dry_run_option
 @yes_option
@@ -80,6 +88,9 @@ def attach(
     the search pipeline of INDEX. The processor rewrites the searches that name this copy with what their session has
     learned from its marks and clicks. With --default-pipelines, it rewrites all searches of INDEX. Nothing is written
     to the index unless you pass --vectors.
+
+    If all nodes have Resift's OpenSearch plugin, its processor is used. Otherwise, the processor ml_inference of ML
+    Commons is used. If this other processor rewrites the searches now, it is replaced.
 
     The command shows its plan and asks for confirmation before it changes anything. Clients can search and write while
     the command runs. If the command is interrupted, run it again to continue. Run `resift detach` to undo all changes.

@@ -45,6 +45,11 @@ def _checked_key(context: click.Context, parameter: click.Parameter, value: str 
     return check_key(value, "--key or RESIFT_API_KEY") if value and not is_arn else value
 
 
+_NATIVE_NOTE = (
+    "All nodes have Resift's plugin, so resift attach needs no installation. "
+    "This command only adds pipelines that encode documents, and scripts."
+)
+
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
 cluster_option = click.option(
     "--engine",
@@ -114,6 +119,8 @@ def install(url: str, dry_run: bool, settings: bool, as_json: bool, old_service:
     The command installs index templates, scripts, remote models and pipelines in the cluster. If a cluster-wide setting
     must change, the command first shows the current value, the new value and the reason, and asks for confirmation.
 
+    If all nodes have Resift's OpenSearch plugin, `resift attach` does not need this command.
+
     The cluster remembers your options: the model, the text fields, the URL of the service, the name of the installation
     and the provider that manages the cluster. If you run the command again, options that you leave out keep their
     previous values.
@@ -122,6 +129,8 @@ def install(url: str, dry_run: bool, settings: bool, as_json: bool, old_service:
 
     options["service"] = options["service"] or old_service  # --reranker is the old name of --service, until 0.3
     plan = plan_install(url, **options)
+    if plan.installer.has_native_plugin:
+        click.echo(_NATIVE_NOTE, err=True)
     if plan.changes_settings and not dry_run:
         click.echo(str(plan), err=True)
         require_confirmation(settings, plan.question, "--settings")

@@ -74,6 +74,8 @@ def test_nothing_is_changed_without_confirmation(shop: Index, opensearch_url: st
     assert refused.exit_code == 2
     assert "install     first, for the service at http://127.0.0.1:8080" in refused.output
     assert "create remote model resift-rewrite" in refused.output
+    assert "route       ml_inference of ML Commons, because the nodes lack Resift's plugin" in refused.output
+    assert "bin/opensearch-plugin install file:///PATH/resift-" in refused.output
     assert (
         f"set {PRIVATE_ADDRESSES} from false to true: by default, ML Commons refuses private addresses"
         in refused.output
@@ -148,7 +150,7 @@ def test_five_commands_from_an_empty_cluster_take_less_than_five_minutes(
     with closing(socket.socket()) as taken:
         if not taken.connect_ex(("127.0.0.1", 8080)):
             pytest.skip("needs the port 8080, which is in use")
-    page = (ROOT / "docs" / "attach.md").read_text("utf-8")
+    page = (ROOT / "docs" / "attach.md").read_text("utf-8").partition("### Five commands")[2]
     first, plan, search = re.findall(r"```\n(.*?)```", page, re.DOTALL)[:3]
     wanted = json.loads(search.partition("-d '")[2].rstrip().removesuffix("'"))
     before = [hit["_id"] for hit in blog.search(index="blog", body=wanted)["hits"]["hits"]]

@@ -16,9 +16,12 @@ from typing import Any
 
 import pytest
 from containers import Containers, NoContainers, find_containers, opensearch_image, python_image
+from native_plugin import plugin_archive
+from node_releases import NEWEST, NodeUnavailable
 from ports import free_ports
 
 ROOT = Path(__file__).parents[2]
+PLUGIN_IMAGE = "deploy/opensearch/Dockerfile"
 COPIED = ("docker-compose.yml", "Dockerfile", ".dockerignore", "pyproject.toml", "requirements-core.lock")
 KEY = f"rsf_{secrets.token_hex(32)}"
 MAX_IMAGE_BYTES = 200e6
@@ -48,9 +51,11 @@ def composed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Composed]:
         containers = find_containers(tmp_path_factory.mktemp("engine"))
         compose, dockerfile = ((ROOT / name).read_text("utf-8") for name in COPIED[:2])
         (base,) = re.findall(r"^FROM (\S+) AS base$", dockerfile, re.MULTILINE)
-        (opensearch,) = re.findall(r"\$\{RESIFT_OPENSEARCH_IMAGE:-(\S+)\}", compose)
-        python, opensearch = python_image(containers, base), opensearch_image(containers, opensearch)
-    except NoContainers as error:
+        with_plugin = (ROOT / PLUGIN_IMAGE).read_text("utf-8")
+        (opensearch_base,) = re.findall(r"^FROM (\S+)$", with_plugin, re.MULTILINE)
+        python, opensearch = python_image(containers, base), opensearch_image(containers, opensearch_base)
+        archive = plugin_archive(NEWEST)
+    except (NoContainers, NodeUnavailable) as error:
         pytest.skip(f"needs containers: {error}")
     for name in (*COPIED, "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder)
@@ -58,9 +63,13 @@ def composed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Composed]:
         shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
     ports = dict(zip(("9200", "8080"), free_ports(2), strict=True))
     (folder / "Dockerfile").write_text(dockerfile.replace(base, python))
+    for path in (folder / PLUGIN_IMAGE, folder / f"build/native/resift-{NEWEST}.zip"):
+        path.parent.mkdir(parents=True)
+    (folder / PLUGIN_IMAGE).write_text(with_plugin.replace(opensearch_base, opensearch))
+    shutil.copy(archive, folder / f"build/native/resift-{NEWEST}.zip")
     published = re.sub(r"127\.0\.0\.1:(\d+):", lambda match: f"127.0.0.1:{ports[match[1]]}:", compose)
     (folder / "docker-compose.yml").write_text(published)
-    containers.environment |= {"RESIFT_API_KEY": KEY, "RESIFT_OPENSEARCH_IMAGE": opensearch}
+    containers.environment["RESIFT_API_KEY"] = KEY
     try:
         containers.composed(folder, "build")
         for service in ("opensearch", "resift"):
@@ -73,7 +82,9 @@ def composed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Composed]:
     finally:
         containers.composed(folder, "down", "-v")
         # Docker and podman name images differently. Their layers stay cached for the next build.
-        images = [f"{folder.name}{between}{service}" for between in "-_" for service in ("resift", "setup")]
+        images = [
+            f"{folder.name}{between}{service}" for between in "-_" for service in ("opensearch", "resift", "setup")
+        ]
         containers.run("rmi", "-f", *images, check=False)
 
 
@@ -87,7 +98,7 @@ def ask(url: str, body: dict[str, Any] | None = None) -> Any:
 
 def test_a_session_changes_a_search_of_the_cluster(composed: Composed) -> None:
     search = f"{composed.opensearch}/resift-demo/_search?search_pipeline=resift-resift-demo"
-    body = {"query": {"match": {"text": "divorce"}}, "ext": {"ml_inference": {"session": "anna"}}}
+    body = {"query": {"match": {"text": "divorce"}}, "ext": {"resift": {"session": "anna"}}}
     before = [hit["_id"] for hit in ask(search, body)["hits"]["hits"]]
     marked = {"session": "anna", "index": "resift-demo", "query": "divorce", "relevant": [before[-1]]}
     assert ask(f"{composed.resift}/v1/feedback", marked)["steps"] == 1

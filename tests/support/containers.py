@@ -158,12 +158,12 @@ def opensearch_image(containers: Containers, wanted: str) -> str:
         shutil.copytree(home, there, symlinks=True)
         shutil.copytree(java.home, root / "opt/java", symlinks=True, ignore=shutil.ignore_patterns("jmods", "src.zip"))
         (there / "data").mkdir()
-        (there / "start").write_text(_ENTRYPOINT)
-        (there / "start").chmod(0o755)
+        (there / "opensearch-docker-entrypoint.sh").write_text(_ENTRYPOINT)
+        (there / "opensearch-docker-entrypoint.sh").chmod(0o755)
         for path in (there, *(there / name for name in ("data", "logs", "config")), *there.glob("config/*")):
             os.chown(path, 1000, 1000)
         changes = ["ENV OPENSEARCH_JAVA_HOME=/opt/java", "USER 1000", "WORKDIR /usr/share/opensearch"]
-        entry = 'ENTRYPOINT ["/usr/share/opensearch/start"]'
+        entry = 'ENTRYPOINT ["/usr/share/opensearch/opensearch-docker-entrypoint.sh"]'
         return _imported(containers, root, own, *changes, entry)
 
 

@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,11 +153,16 @@ def start(
     user yet but whoever has the administrator's. With ``native`` it has Resift's own plugin (``plugin/native``).
     """
     alone = {"discovery.type": "single-node", "http.port": port, "transport.port": 0}
-    return _start([alone], heap, quick, stays, version, certificates, native)[0]
+    return _start([alone], heap, quick, stays, version, certificates, [native])[0]
 
 
-def start_cluster(nodes: int = 3, heap: str = "768m", quick: bool = True) -> list[Node]:
-    """Start nodes that form one cluster, as :func:`start` does; each keeps its ports when it is launched again."""
+def start_cluster(
+    nodes: int = 3, heap: str = "768m", quick: bool = True, native: Sequence[bool] | None = None
+) -> list[Node]:
+    """Start nodes that form one cluster, as :func:`start` does; each keeps its ports when it is launched again.
+
+    `native` says of each node whether it has Resift's own plugin.
+    """
     ports = free_ports(2 * nodes)
     seeds = [f"127.0.0.1:{port}" for port in ports[nodes:]]
     names = [f"node-{number}" for number in range(nodes)]
@@ -171,7 +176,7 @@ def start_cluster(nodes: int = 3, heap: str = "768m", quick: bool = True) -> lis
         }
         for name, http, transport in zip(names, ports[:nodes], ports[nodes:], strict=True)
     ]
-    return _start(settings, heap, quick)
+    return _start(settings, heap, quick, native=native or [False] * nodes)
 
 
 def _start(
@@ -181,22 +186,22 @@ def _start(
     stays: bool = False,
     version: str = "",
     certificates: Certificates | None = None,
-    native: bool = False,
+    native: Sequence[bool] = (False,),
 ) -> list[Node]:
     """Nodes with these settings each, once they are healthy and see one another."""
     cache, nodes = cache_folder(), []
     wanted = release(version, secured=certificates is not None)
-    plugin = plugin_archive(wanted.version) if native else None
+    plugin = plugin_archive(wanted.version) if any(native) else None
     java_options = (f"-Xms{heap} -Xmx{heap} " if heap else "") + (_QUICK if quick else "")
     with locked(cache):
         java = find_java(wanted)
         home = assemble(cache, wanted, java)
-        if plugin is not None:
-            home = with_plugin(cache, home, plugin, java)
+        extended = home if plugin is None else with_plugin(cache, home, plugin, java)
         _clear_up(cache)
-        for own in settings:
+        for own, has_plugin in zip(settings, native, strict=True):
             run = Path(tempfile.mkdtemp(prefix="run-", dir=cache))
-            nodes.append(Node(run, os.getpid(), how=Launch(home, java, own, java_options, certificates, quick)))
+            folder = extended if has_plugin else home
+            nodes.append(Node(run, os.getpid(), how=Launch(folder, java, own, java_options, certificates, quick)))
             nodes[-1].save()
     try:
         for node in nodes:

@@ -86,7 +86,8 @@ def test_pip_installs_locked_packages_only(name: str) -> None:
 
 def test_images_are_named_by_digest() -> None:
     # others of the Dockerfile are its own stages
-    images = re.findall(r"^FROM (\S+[:@]\S+)", (ROOT / "Dockerfile").read_text("utf-8"), re.MULTILINE)
+    texts = [(ROOT / name).read_text("utf-8") for name in ("Dockerfile", "deploy/opensearch/Dockerfile")]
+    images = [image for text in texts for image in re.findall(r"^FROM (\S+[:@]\S+)", text, re.MULTILINE)]
     images += re.findall(r"^ *image: (.*)$", (ROOT / "docker-compose.yml").read_text("utf-8"), re.MULTILINE)
     assert len(images) == 2
     for image in images:

@@ -21,6 +21,7 @@ from resift.plugin.cluster.index_pipelines import (
 )
 from resift.plugin.cluster.index_record import IndexRecord, read_records
 from resift.plugin.cluster.installation import Installation, find_installations
+from resift.plugin.cluster.native_plugin import NativePlugin
 from resift.plugin.cluster.pipeline_uses import refuse_if_used, uses_of
 from resift.plugin.cluster.remote_model import DEPLOYS_LAZILY, REMOTE_MODELS, RemoteModel
 from resift.plugin.cluster.resources import PIPELINES, SCRIPTS, IndexTemplate, Pipeline, Resource, Script
@@ -60,7 +61,7 @@ class Installer:
 
     def __init__(self, engine: OpenSearchEngine, installation: Installation, key: str | None = None) -> None:
         name, model, managed = installation.name, installation.model, installation.managed
-        _check_service_url(installation.url)
+        check_service_url(installation.url)
         if managed is not None:
             managed.check_service_url(installation.url)
             key = managed.secret or key
@@ -94,6 +95,11 @@ class Installer:
         If a plugin is missing, only the scripts and the index template are installed.
         """
         return sorted(set(_PLUGINS) - self.cluster.plugins())
+
+    @cached_property
+    def has_native_plugin(self) -> bool:
+        """Whether all nodes have Resift's native plugin, which needs no installation to rewrite searches."""
+        return NativePlugin.read(self.cluster).is_on_all_nodes
 
     def resources(self) -> Iterator[Resource]:
         """Yield all resources of the installation, such as scripts, remote models and pipelines.
@@ -324,7 +330,8 @@ class Installer:
         refuse_if_used([*ingest_uses, *uses_of(self.cluster, search, "search pipeline")])
 
 
-def _check_service_url(url: str) -> None:
+def check_service_url(url: str) -> None:
+    """Raise BadInput if a URL cannot be the address of the service."""
     parts, printable = urlsplit(url), without_credentials(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         message = f"{printable!r} is not the address of a service"

@@ -1,8 +1,11 @@
 """Search pipelines with Resift's request processor, which has searches rewritten by the service.
 
-OpenSearch does not tell a request processor which index is searched. So the processor contains the name that was
-attached: an index, an alias, a pattern or a data stream. The description of the processor records everything that
-``resift detach`` needs. Nothing is recorded in the index.
+There are two kinds of processors. The processor ``resift`` belongs to Resift's native plugin. Without the plugin, the
+processor ``ml_inference`` of ML Commons calls a remote model, which stands for the service. OpenSearch does not tell
+that processor which index is searched, so the processor contains the name that was attached: an index, an alias, a
+pattern or a data stream.
+
+The description of the processor records everything that ``resift detach`` needs. Nothing is recorded in the index.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from urllib.parse import quote
 from resift.errors import NotFound
 from resift.plugin import read_resource
 from resift.plugin.cluster.client import Cluster
+from resift.plugin.cluster.native_plugin import PLUGIN, rewriting_error
 from resift.plugin.cluster.resources import Resource
 from resift.plugin.cluster.templates import Stamp, fill, fingerprint
 from resift.query.dsl import PIPELINE_PREFIX
@@ -25,8 +29,12 @@ from resift.version import __version__
 
 SEARCH_PIPELINE_SETTING = "index.search.default_pipeline"
 NO_PIPELINE = "_none"  # the value of the setting for no pipeline
-_KIND, _PROCESSORS = "ml_inference", "request_processors"
-_RECORD = re.compile(r"copy of (null|\".*\"); default pipelines before: (\{.*\})$")
+_ML_INFERENCE, _PROCESSORS = "ml_inference", "request_processors"
+_RECORD = re.compile(
+    r"(?:attached: (?P<index>\".*\"); )?copy of (?P<base>null|\".*\"); default pipelines before: (?P<defaults>\{.*\})$"
+)
+# Settings of the native processor that a user may add in the pipeline, and that an update preserves.
+_USER_SETTINGS = ("timeout", "key_file")
 # Processors that stay behind Resift's. A filter must also apply to the clauses that a session adds to the query.
 _LAST_PROCESSORS = ("filter_query",)
 PipelineBody = dict[str, Any]
@@ -47,12 +55,15 @@ class Rewriter:
 
     Attributes:
         installation: The name of the installation (the resources that ``resift install`` created). The processor calls
-            its remote model, which stands for the service.
+            its remote model, which stands for the service. The native processor calls the service itself, and has no
+            installation ("").
         index: The name that the user attached: an index, an alias, a pattern or a data stream.
-        model: The hash of the model whose vectors are used, or "" for lexical searches only.
+        model: The hash of the model whose vectors are used, or "" for lexical searches only. Always "" for the native
+            processor, which leaves this choice to the service.
         defaults: The default search pipelines that the indices had before attaching, by index name. None stands for no
             default pipeline.
         base: The name of the pipeline of which this pipeline is a copy, or None.
+        urls: For the native processor, the URLs of the service. Otherwise, this is empty.
     """
 
     installation: str
@@ -60,6 +71,17 @@ class Rewriter:
     model: str = ""
     defaults: Mapping[str, str | None] = field(default_factory=dict)
     base: str | None = None
+    urls: tuple[str, ...] = ()
+
+    @property
+    def is_native(self) -> bool:
+        """Whether this is the processor of Resift's native plugin."""
+        return bool(self.urls)
+
+    @property
+    def kind(self) -> str:
+        """The type of the processor in OpenSearch."""
+        return PLUGIN if self.is_native else _ML_INFERENCE
 
     @classmethod
     def read(cls, pipeline: Mapping[str, Any] | None) -> Rewriter | None:
@@ -74,28 +96,34 @@ class Rewriter:
         settings = _processor_settings(pipeline)
         if settings is None:
             return None
-        parameters = settings["model_config"]
         record = _RECORD.search(settings.get("description", ""))
-        return cls(
-            installation=settings["tag"],
-            index=parameters["index"],
-            model=parameters.get("model", ""),
-            defaults=json.loads(record[2]) if record else {},
-            base=json.loads(record[1]) if record else None,
-        )
+        defaults, base = ({}, None) if record is None else (json.loads(record["defaults"]), json.loads(record["base"]))
+        if "url" in settings:
+            assert record is not None  # a native processor without a record belongs to the user
+            urls = settings["url"] if isinstance(settings["url"], list) else [settings["url"]]
+            return cls("", json.loads(record["index"]), "", defaults, base, tuple(urls))
+        parameters = settings["model_config"]
+        return cls(settings["tag"], parameters["index"], parameters.get("model", ""), defaults, base)
 
     def processor(self, model_id: str) -> tuple[dict[str, Any], Stamp]:
         """Return the processor as a JSON object, and the stamp that identifies it as created by Resift.
 
         Args:
-            model_id: The id of the remote model that the processor calls.
+            model_id: The id of the remote model that the processor calls. Not used for the native processor.
         """
-        parameters = {"index": self.index, **({"model": self.model} if self.model else {})}
-        values = {"name": self.installation, "rewrite_id": model_id, "parameters": parameters}
-        template = json.loads(read_resource("rewriting-processor.json"))
+        values: dict[str, Any]
+        if self.is_native:
+            name, values = "native-processor", {"urls": self.urls[0] if len(self.urls) == 1 else list(self.urls)}
+        else:
+            parameters = {"index": self.index, **({"model": self.model} if self.model else {})}
+            name = "rewriting-processor"
+            values = {"name": self.installation, "rewrite_id": model_id, "parameters": parameters}
+        template = json.loads(read_resource(f"{name}.json"))
         content = fingerprint(json.dumps(fill(template, {**values, "stamp": ""}), sort_keys=True))
         stamp = Stamp(__version__, self.model or "any", content)
         record = f"copy of {json.dumps(self.base)}; default pipelines before: {json.dumps(dict(self.defaults))}"
+        if self.is_native:
+            record = f"attached: {json.dumps(self.index)}; {record}"
         description = f"{stamp} (resift detach {self.index} takes it out); {record}"
         return fill(template, {**values, "stamp": description}), stamp
 
@@ -107,7 +135,7 @@ class SearchPipeline(Resource):
         cluster: The cluster.
         name: The name of the pipeline.
         rewriter: The description of the processor that the pipeline should contain.
-        model_id: The id of the remote model that the processor calls.
+        model_id: The id of the remote model that the processor calls, or "" for the native processor.
         current: The body of the pipeline in the cluster, or None if the pipeline does not exist.
         base: The body of another pipeline. If given, the new pipeline is a copy of it with the processor added.
     """
@@ -140,21 +168,26 @@ class SearchPipeline(Resource):
         # Version 0.1 wrote its stamp into the description of the pipeline, not of the processor.
         current = {} if settings is None else {**self.current, **settings}
         state = self._state_from_stamp(str(current.get("description", "")))
-        is_equal = {**current, **self.body[_KIND], "description": ""} == {**current, "description": ""}
+        is_equal = {**current, **self.body[self.rewriter.kind], "description": ""} == {**current, "description": ""}
         return "changed" if state == "ok" and not is_equal else state
 
     def make(self) -> None:
         """Add the processor to the existing pipeline, or create a new pipeline with the processor.
 
-        The other processors of an existing pipeline are preserved.
+        The other processors of an existing pipeline are preserved, and so are settings of the native processor that
+        a user has added, such as its timeout.
         """
         current = self.cluster.find(self.path, self.name)
+        processor = self.body
+        if self.rewriter.is_native and (settings := _processor_settings(current)) is not None:
+            added = {name: settings[name] for name in _USER_SETTINGS if name in settings}
+            processor = {PLUGIN: {**self.body[PLUGIN], **added}}
         if current is None or _is_unedited(current):
             # Nobody has edited the pipeline since Resift created it, so it is created anew.
-            body = with_processor(self._base or current or {}, self.body)
+            body = with_processor(self._base or current or {}, processor)
             body = {**body, "description": str(Stamp(__version__, self.stamp.model, _content(body)))}
         else:
-            body = with_processor(current, self.body)
+            body = with_processor(current, processor)
         self.cluster.request("PUT", self.path, body)
 
     def remove(self) -> None:
@@ -173,7 +206,10 @@ class SearchPipeline(Resource):
         Returns:
             The error message, or an empty string if the service answers.
         """
-        return self.cluster.prediction_error(self.model_id, {**self.body[_KIND]["model_config"], "body": "{}"})
+        if self.rewriter.is_native:
+            return rewriting_error(self.cluster, self.rewriter.index, self.name)
+        parameters = {**self.body[_ML_INFERENCE]["model_config"], "body": "{}"}
+        return self.cluster.prediction_error(self.model_id, parameters)
 
 
 def original_pipeline(name: str | None, pipelines: Mapping[str, PipelineBody]) -> str | None:
@@ -236,7 +272,7 @@ def without_processor(pipeline: Mapping[str, Any]) -> PipelineBody:
     """Return a copy of a pipeline's body without Resift's request processor. Everything else stays unchanged."""
     if _processor_settings(pipeline) is None:
         return dict(pipeline)
-    other_processors = [processor for processor in pipeline[_PROCESSORS] if not _is_rewriter(processor)]
+    other_processors = [processor for processor in pipeline[_PROCESSORS] if _rewriter_settings(processor) is None]
     body = {name: value for name, value in pipeline.items() if name != _PROCESSORS}
     return {**body, _PROCESSORS: other_processors} if other_processors else body
 
@@ -320,20 +356,29 @@ def _path(name: str) -> str:
     return f"/_search/pipeline/{quote(name, safe='')}"
 
 
-def _is_rewriter(processor: Mapping[str, Any]) -> bool:
-    settings = processor.get(_KIND)
-    if not isinstance(settings, Mapping) or "tag" not in settings:
-        return False
-    return settings.get("query_template") == "${body}" and "index" in (settings.get("model_config") or {})
+def _rewriter_settings(processor: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the settings of a processor, or None if it is not Resift's.
+
+    A native processor that a user wrote into a pipeline has no record, and counts as a processor of the user.
+
+    Args:
+        processor: The processor, an object whose only key is its type.
+    """
+    settings = processor.get(PLUGIN)
+    if isinstance(settings, dict):
+        record = _RECORD.search(settings.get("description") or "")
+        return settings if record is not None and record["index"] is not None and "url" in settings else None
+    settings = processor.get(_ML_INFERENCE)
+    if not isinstance(settings, dict) or "tag" not in settings:
+        return None
+    has_index = "index" in (settings.get("model_config") or {})
+    return settings if settings.get("query_template") == "${body}" and has_index else None
 
 
 def _processor_settings(pipeline: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Return the settings of Resift's processor in a pipeline, or None if the pipeline does not contain it."""
-    for processor in (pipeline or {}).get(_PROCESSORS, ()):
-        if _is_rewriter(processor):
-            settings: dict[str, Any] = processor[_KIND]
-            return settings
-    return None
+    processors = (pipeline or {}).get(_PROCESSORS, ())
+    return next((settings for settings in map(_rewriter_settings, processors) if settings is not None), None)
 
 
 def _content(pipeline: Mapping[str, Any]) -> str:

@@ -450,4 +450,7 @@ def _only_rewrites_or_missing(client: OpenSearch, pipeline: str) -> bool:
     processors = [*body.get("request_processors", []), *body.get("response_processors", [])]
     if body.get("phase_results_processors") or len(processors) > 1:
         return False
-    return all("index" in processor.get("ml_inference", {}).get("model_config", {}) for processor in processors)
+    return all(
+        "resift" in processor or "index" in processor.get("ml_inference", {}).get("model_config", {})
+        for processor in processors
+    )

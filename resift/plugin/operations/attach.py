@@ -33,12 +33,16 @@ def attach(  # noqa: PLR0913 - the options of `resift attach`
     field: str | None = None,
     out: str | None = None,
     force: bool = False,
+    service: str | None = None,
 ) -> SearchPlan | AttachPlan:
     """Plan to improve the searches of an existing index with relevance feedback, and optionally to add vectors to it.
 
     Resift's processor is added to a copy of the search pipeline of the index. The copy rewrites each search that names
     it with what the user's session has learned. Without ``vectors``, nothing is written to the index. With ``vectors``,
-    a vector is added to each document. The arguments from ``fields`` on require ``vectors``.
+    a vector is added to each document. The arguments from ``fields`` to ``force`` require ``vectors``.
+
+    If all nodes have Resift's OpenSearch plugin, its processor is used, and searches without a session are not affected
+    at all. Otherwise, the processor ``ml_inference`` of ML Commons is used, and installed first if necessary.
 
     Args:
         url: The URLs of the cluster.
@@ -46,8 +50,8 @@ def attach(  # noqa: PLR0913 - the options of `resift attach`
         pipeline: The name of the search pipeline to which the processor is added. By default, this is ``resift-INDEX``,
             a copy of the default search pipeline of the index, or a new pipeline if there is none.
         default_pipelines: Whether to rewrite searches that name no pipeline as well, by changing the default search
-            pipeline. Searches without a session then take longer. With ``vectors``, all documents that are written from
-            now on are also encoded.
+            pipeline. Without Resift's plugin, searches without a session then take longer. With ``vectors``, all
+            documents that are written from now on are also encoded.
         vectors: Whether to add vectors to the documents.
         fields: The names of the text fields to encode. By default, these are the text fields whose values are
             sentences.
@@ -58,6 +62,8 @@ def attach(  # noqa: PLR0913 - the options of `resift attach`
         field: The name of a ``knn_vector`` field that already contains the vectors of ``model``.
         out: The folder in which a trained model is saved. The default is ``INDEX-model``.
         force: Whether to write vectors even if a test on the documents shows that they do not improve the ranking.
+        service: The URLs at which the nodes reach the service, separated by commas. By default, these are the current
+            URLs, or else http://127.0.0.1:8080. ``ml_inference`` takes a single URL.
 
     Returns:
         A plan. Nothing is changed until you call its method ``run``.
@@ -77,10 +83,11 @@ def attach(  # noqa: PLR0913 - the options of `resift attach`
         default_pipelines=default_pipelines,
         pipeline=pipeline,
         force=force,
+        service=service,
     )
     _check_combination({**vars(options), "vectors": vectors, "no-adapt": not adapt})
     if not vectors:
-        return SearchPlan(open_cluster(url), index, pipeline, default_pipelines)
+        return SearchPlan(open_cluster(url), index, pipeline, default_pipelines, service)
     return AttachPlan(open_cluster(url), index, options)
 
 

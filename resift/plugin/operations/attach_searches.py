@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import quote
@@ -27,14 +28,16 @@ from resift.plugin.cluster.search_pipelines import (
 )
 from resift.plugin.cluster.target_index import settings_of
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.operations.install import find_installation, required_install
+from resift.plugin.operations.install import find_installation
 from resift.plugin.operations.plan import Plan, Progress, Result
+from resift.plugin.operations.route import Route
 from resift.plugin.operations.shared_defaults import SharedDefaults, without_default
 
 _READ_ONLY = ("index.blocks.read_only", "index.blocks.metadata")
 _SHOWN_USES = 5
 # Measured by `benchmarks/speed.py --only searches` and `benchmarks/hybrid_pipeline.py` (docs/attach.md).
 COST = "a search without a session takes 1.5 to 2.2 times as long as before (docs/attach.md)"
+NATIVE_COST = "only searches in a session call the service; others run as before"
 
 
 class SearchAttachment:
@@ -284,8 +287,17 @@ class SearchAttachment:
             "settings": {index: {SEARCH_PIPELINE_SETTING: self.pipeline} for index in self.changed},
         }
 
-    def lines(self) -> list[str]:
-        """Return the change as lines of text for the user."""
+    @property
+    def current(self) -> Rewriter | None:
+        """The processor in the pipeline now, or None if the pipeline does not exist or does not rewrite searches."""
+        return Rewriter.read(self.pipelines.get(self.pipeline))
+
+    def lines(self, is_native: bool) -> list[str]:
+        """Return the change as lines of text for the user.
+
+        Args:
+            is_native: Whether the processor of Resift's native plugin is used.
+        """
         source = self.pipelines.get(self.base or self.pipeline, {})
         lines = [f"  pipeline    {self.pipeline}{self._origin()}"]
         processors = with_processor(source, {"resift": {}})["request_processors"]
@@ -303,9 +315,12 @@ class SearchAttachment:
             )
         if self.without:
             lines.append(f"  clients     send search_pipeline={self.pipeline} in searches with a session")
-            lines.append("              other searches stay as they are; --default-pipelines rewrites them, too")
+            if is_native:
+                lines.append("              other searches stay as they are, also with --default-pipelines")
+            else:
+                lines.append("              other searches stay as they are; --default-pipelines rewrites them, too")
         else:
-            lines.append(f"  cost        {COST}")
+            lines.append(f"  cost        {NATIVE_COST if is_native else COST}")
         if self.changed and self.sharing:
             lines.append(f"  note        a pattern or list over users of {self.base} and {self.pipeline} gets neither")
         return [*lines, *(self.shared.lines() if self.shared else ())]
@@ -325,8 +340,22 @@ class SearchAttachment:
         users = ", ".join(f"{use.kind} {use.name}" for use in self.sharing[:_SHOWN_USES])
         return f", a copy of {self.base}, which is also used by {users}"
 
+    def run_native(self, urls: tuple[str, ...]) -> SearchPipeline:
+        """Add the processor of Resift's native plugin, and change the default search pipelines of the indices.
+
+        Args:
+            urls: The URLs at which the nodes reach the service.
+
+        Returns:
+            The changed pipeline.
+
+        Raises:
+            EngineError: If the cluster refuses a change, for example because a node lacks the plugin.
+        """
+        return self._run(Rewriter("", self.name, urls=urls), "")
+
     def run(self, installation: str, model_id: str, model: str = "") -> SearchPipeline:
-        """Add Resift's processor to the search pipeline, and change the default search pipelines of the indices.
+        """Add the processor ``ml_inference``, and change the default search pipelines of the indices.
 
         Args:
             installation: The name of the installation (created by ``resift install``) whose service rewrites the
@@ -340,11 +369,20 @@ class SearchAttachment:
         Raises:
             EngineError: If the cluster refuses a change.
         """
+        return self._run(Rewriter(installation, self.name, model), model_id)
+
+    def _run(self, rewriter: Rewriter, model_id: str) -> SearchPipeline:
+        """Add a processor to the search pipeline, and change the default search pipelines of the indices.
+
+        Args:
+            rewriter: The processor, without a record of the original default pipelines.
+            model_id: The id of the remote model that the processor calls, or "" for the native processor.
+        """
         current = self.cluster.find(f"/_search/pipeline/{quote(self.pipeline, safe='')}", self.pipeline)
         before = Rewriter.read(current)
         # The processor records the original default pipelines before the settings are changed.
         defaults = {**(before.defaults if before else {}), **self.changed}
-        rewriter = Rewriter(installation, self.name, model, defaults, self.base)
+        rewriter = replace(rewriter, defaults=defaults, base=self.base)
         base = None if self.base is None else self.pipelines[self.base]
         pipeline = SearchPipeline(self.cluster, self.pipeline, rewriter, model_id, current, base)
         pipeline.make()
@@ -363,18 +401,20 @@ class SearchPlan(Plan):
         pipeline: The name of the search pipeline that gets Resift's processor. By default, this is the default search
             pipeline of the indices.
         default: Whether the pipeline becomes the default search pipeline of the indices.
+        service: The URLs at which the nodes reach the service, or None for the current URLs.
 
     Raises:
         BadInput: If Resift's processor cannot be added to the pipeline, or if the settings of an index cannot be
             changed.
-        UnsupportedCluster: If the cluster lacks a plugin that Resift needs, such as ML Commons.
+        UnsupportedCluster: If the cluster has neither Resift's plugin nor ML Commons.
     """
 
-    def __init__(self, engine: OpenSearchEngine, name: str, pipeline: str | None, default: bool) -> None:
+    def __init__(
+        self, engine: OpenSearchEngine, name: str, pipeline: str | None, default: bool, service: str | None = None
+    ) -> None:
         self.engine, self.cluster, self.name = engine, Cluster(engine), name
         self.searches = SearchAttachment(self.cluster, name, pipeline, default)
-        self.install = required_install(engine)
-        self.steps = [] if self.install is None else self.install.steps
+        self.route = Route(self.cluster, service, self.searches.current)
         self.with_vectors = {
             index: record for index, record in read_records(self.cluster, name).items() if record.ready
         }
@@ -383,17 +423,11 @@ class SearchPlan(Plan):
     def lines(self) -> list[str]:
         """Return the plan as lines of text for the user."""
         lines = [f"{self.name}: nothing is written to the index; Resift rewrites its searches"]
-        lines += self.searches.lines()
+        lines += self.searches.lines(self.route.is_native)
         for index, record in self.with_vectors.items():
             models = ", ".join(f"{entry.model_name} ({entry.model})" for entry in record.ready)
             lines.append(f"  vectors     {index} keeps its vectors of {models}")
-        if self.install is not None:
-            url = self.install.installer.url
-            lines.append(
-                f"  install     first, for the service at {url} (to change this: resift install --service URL):"
-            )
-            lines += [f"              {step}" for step in self.steps]
-        return lines
+        return [*lines, *self.route.lines()]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as a JSON object."""
@@ -401,12 +435,38 @@ class SearchPlan(Plan):
             "index": self.name,
             "vectors": sorted(self.with_vectors),
             **self.searches.to_dict(),
-            "install": self.steps,
+            **self.route.to_dict(),
         }
 
     def _run(self, progress: Progress, stop: Stop) -> Result:
-        if self.install is not None:
-            self.install.run()
+        if self.route.install is not None:
+            self.route.install.run()
+        pipeline = self.searches.run_native(self.route.urls) if self.route.is_native else self._run_ml_inference()
+        error = pipeline.rewriting_error()
+        lines = [f"{self.name}: Resift rewrites searches through {pipeline.name}"]
+        if error:
+            urls = ", ".join(self.route.urls)
+            lines.append(f"next: start resift serve so that the nodes reach it at {urls} (now: {error})")
+        lines.append(f"undo: resift detach {self.name}")
+        settings = self.searches.to_dict()["settings"]
+        return Result(
+            lines,
+            index=self.name,
+            pipeline=pipeline.name,
+            settings=settings,
+            route=self.route.name,
+            rewritten=not error,
+        )
+
+    def _run_ml_inference(self) -> SearchPipeline:
+        """Add the processor ``ml_inference``, which calls the remote model of the installation.
+
+        Returns:
+            The changed pipeline.
+
+        Raises:
+            EngineError: If the installation was removed from the cluster in the meantime.
+        """
         installation = find_installation(self.cluster)
         if installation is None:
             message = "the installation was removed from the cluster in the meantime"
@@ -415,11 +475,4 @@ class SearchPlan(Plan):
         model = installation.model.hash
         have_model = [model in [entry.model for entry in record.ready] for record in self.with_vectors.values()]
         (model_id, _), *_ = self.cluster.ml_objects("models", f"{installation.name}-rewrite")
-        pipeline = self.searches.run(installation.name, model_id, model if have_model and all(have_model) else "")
-        error = pipeline.rewriting_error()
-        lines = [f"{self.name}: Resift rewrites searches through {pipeline.name}"]
-        if error:
-            lines.append(f"next: start resift serve so that the nodes reach it at {installation.url} (now: {error})")
-        lines.append(f"undo: resift detach {self.name}")
-        settings = self.searches.to_dict()["settings"]
-        return Result(lines, index=self.name, pipeline=pipeline.name, settings=settings, rewritten=not error)
+        return self.searches.run(installation.name, model_id, model if have_model and all(have_model) else "")

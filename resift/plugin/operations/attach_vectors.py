@@ -19,6 +19,7 @@ from resift.plugin.adaptation import adaptation
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import pipeline_kinds, update_pipelines
 from resift.plugin.cluster.index_record import IndexRecord
+from resift.plugin.cluster.native_plugin import NativePlugin
 from resift.plugin.cluster.search_pipelines import pipeline_name
 from resift.plugin.cluster.target_index import Target, check_attachable, find_targets
 from resift.plugin.opensearch.engine import OpenSearchEngine
@@ -26,6 +27,7 @@ from resift.plugin.operations.attach_searches import SearchAttachment
 from resift.plugin.operations.index_plan import AttachOptions, IndexPlan
 from resift.plugin.operations.install import find_installation
 from resift.plugin.operations.plan import Plan, Progress, Result, Step, raise_if_stopped, start_step
+from resift.plugin.operations.route import service_urls
 from resift.plugin.operations.vector_updates import Written, remove_vectors, write_vectors
 from resift.query.dsl import is_ours
 from resift.vectors.packaged import DEFAULT_MODEL, load_vectors
@@ -72,6 +74,10 @@ class AttachPlan(Plan):
             self._check_learnable()
         similar_model = self.model or load_model(DEFAULT_MODEL)
         self.plans = [IndexPlan(engine, target, similar_model, options, self.own_field) for target in self.targets]
+        self.is_native = NativePlugin.read(self.cluster).is_on_all_nodes
+        if options.service and not self.is_native:
+            message = f"--service {options.service} is used with --vectors, but not all nodes have Resift's plugin"
+            raise BadInput(message, value=options.service, expected="no --service, and resift install --service URL")
 
     def _check_learnable(self) -> None:
         """Check that an embedding model can be learned and saved, before anything is planned.
@@ -132,8 +138,9 @@ class AttachPlan(Plan):
             lines = [f"model: {self.model.name} ({self.model.hash})"]
         for plan in self.plans:
             lines += plan.lines()
-        lines.append(f"searches of {self.name}, if this model is installed in the cluster:")
-        return [*lines, *self.searches.lines()]
+        condition = "" if self.is_native else ", if this model is installed in the cluster"
+        lines.append(f"searches of {self.name}{condition}:")
+        return [*lines, *self.searches.lines(self.is_native)]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as a JSON object."""
@@ -190,7 +197,9 @@ class AttachPlan(Plan):
         )
 
     def _attach_searches(self, searches: SearchAttachment, model: Model) -> str | None:
-        """Make Resift rewrite the searches of the indices, if a service with this model is installed in the cluster.
+        """Make Resift rewrite the searches of the indices.
+
+        Without Resift's native plugin, this requires that a service with this model is installed in the cluster.
 
         Args:
             searches: The planned change of search pipelines.
@@ -199,6 +208,8 @@ class AttachPlan(Plan):
         Returns:
             The name of the search pipeline, or None if no service with this model is installed.
         """
+        if self.is_native:
+            return searches.run_native(service_urls(self.cluster, self.options.service, searches.current)).name
         installation = find_installation(self.cluster, model.hash)
         if installation is None:
             return None

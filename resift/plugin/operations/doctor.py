@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
-from urllib.request import urlopen
 
 from resift.encoders.registry import load_model
 from resift.errors import EngineError, EngineUnavailable, ResiftError, UnsupportedCluster
@@ -25,18 +22,16 @@ from resift.plugin.cluster.search_pipelines import SearchPipeline, find_rewriter
 from resift.plugin.cluster.settings import PRIVATE_ADDRESSES, TRUSTED_ADDRESSES, TRUSTED_PRIVATE_ADDRESSES
 from resift.plugin.operations.index_status import index_rows
 from resift.plugin.operations.install import InstallationOptions, create_installer, open_cluster
+from resift.plugin.operations.native_status import native_rows, needs_installation
 from resift.plugin.operations.plan import Result
 from resift.plugin.operations.search_status import search_rows
+from resift.plugin.operations.service_status import clock_row, service_rows
 from resift.plugin.operations.status_row import INSTALL, StatusRow
-from resift.version import __version__
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 _THREADS = 8  # number of search pipelines that are tested at a time
-# Largest difference between clocks in seconds. AWS refuses signatures that are five minutes old.
-_MAX_CLOCK_DIFFERENCE = 30.0
-_SERVICE_SECONDS = 3  # time limit for an answer of the service
 
 
 def doctor(url: str, **options: Unpack[InstallationOptions]) -> Result:
@@ -63,7 +58,9 @@ def doctor(url: str, **options: Unpack[InstallationOptions]) -> Result:
         with closing(open_cluster(url)) as engine:
             cluster = Cluster(engine)
             rows += cluster_rows(cluster, without_credentials(url))
-            rows += status_rows(create_installer(engine, **options))
+            rows += native_rows(cluster)
+            if needs_installation(cluster):
+                rows += status_rows(create_installer(engine, **options))
             rows += index_rows(cluster)
             rows += search_rows(cluster)
             tuned = describe_tunings(cluster)
@@ -114,18 +111,7 @@ def cluster_rows(cluster: Cluster, url: str) -> list[StatusRow]:
     # The nodes read their clocks at an unknown time between sending the first and receiving the last response.
     expected_time, uncertainty = sent_at + passed / 2, passed / 2
     difference = max(abs(node["timestamp"] / 1000 - expected_time) for node in stats) - uncertainty
-    return [row, _clock_row(url, difference)]
-
-
-def _clock_row(name: str, difference: float) -> StatusRow:
-    """Return the report row for a clock.
-
-    Args:
-        name: The URL of the cluster or service that the clock belongs to.
-        difference: The difference from this machine's clock in seconds.
-    """
-    fix = "" if difference < _MAX_CLOCK_DIFFERENCE else "set the clocks by NTP: sessions and signatures expire by them"
-    return StatusRow("clock", name, f"{max(difference, 0):.0f} s apart", fix)
+    return [row, clock_row(url, difference)]
 
 
 def status_rows(installer: Installer) -> list[StatusRow]:
@@ -141,7 +127,7 @@ def status_rows(installer: Installer) -> list[StatusRow]:
     resources = [(resource, _resource_row(resource)) for resource in installer.resources()]
     missing = installer.missing_plugins
     return [
-        *_service_rows(installer),
+        *service_rows(installer.url, installer.model),
         *_connector_rows(installer),
         *_setting_rows(installer),
         *_tested_rows(installer, resources),
@@ -189,35 +175,6 @@ def _tested_rows(installer: Installer, resources: list[tuple[Resource, StatusRow
 
 def _unreachable_fix(installer: Installer, error: str) -> str:
     return f"let the nodes reach {installer.url}, or {INSTALL} --service URL --key KEY ({error})"
-
-
-def _service_rows(installer: Installer) -> list[StatusRow]:
-    """Call the service from this machine, and return report rows about its state and its clock.
-
-    This does not show whether the cluster can reach the service, because the nodes may use another network.
-
-    Args:
-        installer: The installer, which knows the URL and the model of the service.
-    """
-    url, started = installer.url, time.perf_counter()
-    try:
-        with urlopen(f"{url}/healthz", timeout=_SERVICE_SECONDS) as response:
-            health, date = json.load(response), parsedate_to_datetime(response.headers["Date"])
-            model, version = health["model_hash"], health["version"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        return [StatusRow("service", url, "no answer here", f"resift serve ({getattr(error, 'reason', error)})")]
-    passed = time.perf_counter() - started
-    if model != installer.model.hash:
-        state = f"other model {model}"
-        installed = f"{installer.model.name} ({installer.model.hash})"
-        fix = f"resift serve --model DIR with the installed model {installed}, or change over (docs/upgrade.md)"
-    else:
-        state, fix = f"{version}, {passed * 1000:.0f} ms", ""
-        if version != __version__:
-            fix = f"run the same version in both places: this command has version {__version__}"
-    # The header Date is truncated to whole seconds.
-    difference = abs(date.timestamp() - time.time()) - passed - 1
-    return [StatusRow("service", url, state, fix), _clock_row(url, difference)]
 
 
 def _connector_rows(installer: Installer) -> Iterator[StatusRow]:

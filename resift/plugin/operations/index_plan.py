@@ -39,6 +39,7 @@ class AttachOptions:
         default_pipelines: Whether to rewrite searches that name no search pipeline, and to encode new documents.
         pipeline: The name of the search pipeline to which Resift's processor is added, or None for ``resift-INDEX``.
         force: Whether to write vectors even if they do not improve the ranking.
+        service: The URLs at which the nodes reach the service, or None for the current URLs.
     """
 
     fields: Sequence[str] | None = None
@@ -50,6 +51,7 @@ class AttachOptions:
     default_pipelines: bool = False
     pipeline: str | None = None
     force: bool = False
+    service: str | None = None
 
 
 class IndexPlan:

@@ -257,11 +257,12 @@ def find_installation(cluster: Cluster, model: str | None = None) -> Installatio
     return min(candidates, key=lambda candidate: (candidate.name != DEFAULT_NAME, candidate.name), default=None)
 
 
-def required_install(engine: OpenSearchEngine) -> InstallPlan | None:
-    """Plan to install the resources that the cluster needs before search pipelines can rewrite searches.
+def required_install(engine: OpenSearchEngine, service: str | None = None) -> InstallPlan | None:
+    """Plan to install the resources that the processor ``ml_inference`` needs before it can rewrite searches.
 
     Args:
         engine: The engine that is connected to the cluster.
+        service: The URL at which the nodes reach the service. None stands for the installed URL.
 
     Returns:
         A plan, or None if everything is already installed.
@@ -270,10 +271,13 @@ def required_install(engine: OpenSearchEngine) -> InstallPlan | None:
         UnsupportedCluster: If the cluster lacks plugins.
     """
     installation = find_installation(Cluster(engine))
-    installer = create_installer(engine, name=installation.name if installation else None)
+    installer = create_installer(engine, name=installation.name if installation else None, service=service)
     if installer.missing_plugins:
         missing = ", ".join(installer.missing_plugins)
-        expected = "these plugins; or resift.rewrite() in your backend, which needs none"
+        expected = (
+            "Resift's plugin on all nodes (docs/install.md); or these plugins; or resift.rewrite() in your backend, "
+            "which needs none"
+        )
         raise UnsupportedCluster(f"the cluster lacks {missing}", value=missing, expected=expected)
     state = RemoteModel(installer.cluster, "rewrite", installer.values).state()
     _check_unmanaged(installer)

@@ -1,0 +1,161 @@
+"""Resift's native OpenSearch plugin: the nodes that have it, and a test of its calls to the service.
+
+The source of the plugin is in the folder ``plugin/native``. Its request processor ``resift`` passes searches without a
+session on without any call. OpenSearch runs a search pipeline on the node that receives the search, and refuses a
+pipeline with this processor unless all nodes have the plugin.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from resift.plugin.cluster.client import Cluster
+
+PLUGIN = "resift"  # the name of the plugin, of its processor and of its section in ``ext``
+KEY_SETTING = "resift.key"  # the secure setting with the API key, in the keystore of each node
+FACTORIES_SETTING = "cluster.search.enabled_system_generated_factories"
+URL_SETTING = "resift.url"  # where processors that OpenSearch generates find the service
+_STATS = "/_plugins/_resift/stats"
+_SESSION = "resift-doctor"  # a session without marks
+# Attempts to get an answer. The first calls of a node that has just started may take longer than the timeout. A load
+# balancer may distribute the requests of an attempt over several nodes.
+_ATTEMPTS = 5
+_PAUSE = 0.5  # seconds between two attempts; an open circuit breaker calls the service again after a second
+_UNAUTHORIZED, _BREAKER_OPEN = "unauthorized", "breaker_open"
+_FAILURES = {
+    "timeout": "the service does not answer in time",
+    "unreachable": "the service cannot be reached",
+    _UNAUTHORIZED: "the service refuses the API key",
+    "rejected": "the service refuses the request",
+    "service_error": "the service fails",
+    "unreadable": "the answer is not from a Resift service of this version",
+    _BREAKER_OPEN: "the service failed several times in a row",
+}
+
+
+@dataclass(frozen=True)
+class NativePlugin:
+    """The installations of Resift's plugin on the nodes of a cluster.
+
+    Attributes:
+        versions: The version of the plugin on each node, by node name, or None if the node lacks the plugin.
+    """
+
+    versions: Mapping[str, str | None]
+
+    @classmethod
+    def read(cls, cluster: Cluster) -> NativePlugin:
+        """Request the plugins of all nodes of a cluster.
+
+        Args:
+            cluster: The cluster.
+        """
+        filter_path = "nodes.*.name,nodes.*.plugins.name,nodes.*.plugins.version"
+        nodes = cluster.request("GET", "/_nodes/plugins", filter_path=filter_path)["nodes"].values()
+        return cls({node["name"]: _version(node.get("plugins", ())) for node in sorted(nodes, key=_name)})
+
+    @property
+    def is_on_all_nodes(self) -> bool:
+        """Whether all nodes have the plugin, so that search pipelines may contain its processor."""
+        return not self.nodes_without
+
+    @property
+    def is_on_no_node(self) -> bool:
+        """Whether no node has the plugin."""
+        return len(self.nodes_without) == len(self.versions)
+
+    @property
+    def nodes_without(self) -> list[str]:
+        """The names of the nodes that lack the plugin."""
+        return [node for node, version in self.versions.items() if version is None]
+
+
+def _name(node: Mapping[str, Any]) -> str:
+    return str(node["name"])
+
+
+def _version(plugins: Sequence[Mapping[str, str]]) -> str | None:
+    return next((plugin["version"] for plugin in plugins if plugin["name"] == PLUGIN), None)
+
+
+def install_command(opensearch_version: str) -> str:
+    """Return the command that installs the plugin on a node.
+
+    Args:
+        opensearch_version: The version of OpenSearch, which must be that of the plugin's archive.
+    """
+    return f"bin/opensearch-plugin install file:///PATH/resift-{opensearch_version}.zip"
+
+
+def system_urls(cluster: Cluster) -> list[str]:
+    """Return the URLs of the service to which the cluster sends searches in a session that use no search pipeline.
+
+    OpenSearch 3.3 and later can add the plugin's processor to searches by itself. The result is empty if the cluster
+    does not do so.
+
+    Args:
+        cluster: The cluster.
+    """
+    settings = cluster.effective_settings()
+    return _list(settings.get(URL_SETTING)) if PLUGIN in _list(settings.get(FACTORIES_SETTING)) else []
+
+
+def _list(value: str | list[str] | None) -> list[str]:
+    """Return the value of a setting that is a list of strings, but may be stored as a text with commas."""
+    return [text.strip() for text in value.split(",")] if isinstance(value, str) else list(value or ())
+
+
+def rewriting_error(cluster: Cluster, index: str, pipeline: str) -> str:
+    """Send a search in a session through a search pipeline, and check that the node gets an answer of the service.
+
+    This test is needed because a search does not report an error of the service, but runs without rewriting. The result
+    comes from the counters of the node that receives the search.
+
+    Args:
+        cluster: The cluster. If its engine knows several nodes, only one of them is tested.
+        index: The name of an index, alias or data stream, or a pattern.
+        pipeline: The name of a search pipeline with the processor of the plugin.
+
+    Returns:
+        The error message, or an empty string if the service answered.
+
+    Raises:
+        EngineError: If OpenSearch refuses the search.
+    """
+    body = {"size": 0, "track_total_hits": False, "ext": {PLUGIN: {"session": _SESSION}}}
+    path = f"/{quote(index, safe=',*')}/_search"
+    error = "no node counts a call of the service (a load balancer may distribute the requests over several nodes)"
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            time.sleep(_PAUSE)
+        before = cluster.request("GET", _STATS)
+        cluster.request("POST", path, body, search_pipeline=pipeline)
+        after = cluster.request("GET", _STATS)
+        if before["node"] == after["node"] and before["searches"] != after["searches"]:
+            error = _failure(after["node"], before["searches"], after["searches"])
+            if not error:
+                break
+    return error
+
+
+def _failure(node: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """Return the reason why the last search of a node was not rewritten, or "" if the service answered.
+
+    Args:
+        node: The name of the node.
+        before: The counters of the node before the search.
+        after: The counters after the search.
+    """
+    if before["rewritten"] + before["unchanged"] < after["rewritten"] + after["unchanged"]:
+        return ""
+    reasons = [reason for reason, count in after["failed"].items() if count > before["failed"].get(reason, 0)]
+    if reasons == [_BREAKER_OPEN]:  # the calls that opened the circuit breaker failed for these reasons
+        reasons += [reason for reason, count in after["failed"].items() if count and reason != _BREAKER_OPEN]
+    text = "; ".join(_FAILURES.get(reason, reason) for reason in reasons)
+    if _UNAUTHORIZED in reasons:
+        text += f": bin/opensearch-keystore add {KEY_SETTING} on each node, then POST /_nodes/reload_secure_settings"
+    return f"{node}: {text}"

@@ -1,0 +1,179 @@
+"""The commands of docs/install.md lead from the plugin's archive to a search that follows its session.
+
+There are also tests of a cluster in which only some nodes have the plugin.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from opensearch_fixture import NEEDS, required
+from test_attach_uninstalled import POSTS, REPEATED, WAIT
+
+from resift.cli.main import main
+from resift.errors import EngineError
+from resift.plugin.cluster.client import Cluster
+from resift.plugin.cluster.native_plugin import NativePlugin
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.operations.attach_searches import SearchAttachment
+from resift.plugin.operations.native_status import native_rows
+
+ROOT = Path(__file__).parents[2]
+SHELL = """
+exec 2>&1
+export PATH=$PWD/bin:$PATH
+trap 'kill $(jobs -p) 2>/dev/null; wait 2>/dev/null' EXIT
+"""
+
+
+@contextmanager
+def needed() -> Iterator[Any]:
+    """Yield the module that starts nodes. Skip the test if no node can be started, or fail if nodes are required."""
+    node = pytest.importorskip("node", reason="nodes are started on systems with file locks")
+    from node_releases import NodeUnavailable
+
+    try:
+        yield node
+    except NodeUnavailable as error:
+        if required():
+            raise
+        pytest.skip(f"{NEEDS} with Resift's plugin: {error}")
+
+
+@pytest.fixture
+def without_plugin() -> Iterator[Any]:
+    """Yield a node without the plugin, with the index ``blog``."""
+    with needed() as node:
+        started = node.start(quick=True, heap="768m")
+    with closing(OpenSearchEngine(started.url)) as engine:
+        engine.client.indices.create(index="blog", body={"settings": {"number_of_replicas": 0}})
+        for one, (body, _) in POSTS.items():
+            engine.client.index(index="blog", id=one, body={"body": body}, refresh=True)
+    yield started
+    started.stop()
+
+
+def test_four_commands_from_the_archive_to_a_search_that_follows_its_session(without_plugin: Any, here: Path) -> None:
+    from native_plugin import plugin_archive
+    from node_assembly import environment
+    from node_releases import NEWEST
+
+    with closing(socket.socket()) as taken:
+        if not taken.connect_ex(("127.0.0.1", 8080)):
+            pytest.skip("needs the port 8080, which is in use")
+    section = (ROOT / "docs" / "install.md").read_text("utf-8").partition("Four commands")[2]
+    commands, search = re.findall(r"```\n(.*?)```", section, re.DOTALL)[:2]
+    first, *others = commands.strip().splitlines()
+    assert len(others) == 3
+    # the node restarts with the plugin in its own distribution
+    launch, archive = without_plugin.how, here / f"resift-{NEWEST}.zip"
+    home = launch.home.parent / f"commands-{os.getpid()}"
+    shutil.copytree(launch.home, home, copy_function=os.link)
+    try:
+        shutil.copy(plugin_archive(NEWEST), archive)
+        installed = first.partition("#")[0].replace("file:///tmp/", f"file://{here}/")
+        variables = environment(home, home / "config", launch.java)
+        subprocess.run(["bash", "-ec", installed], cwd=home, env=variables, check=True, capture_output=True)
+        without_plugin.kill()
+        without_plugin.how = replace(launch, home=home)
+        without_plugin.launch()
+        without_plugin.wait()
+        served = "\n".join(others).replace("resift serve &", f"resift serve 2> serve.log &\n{WAIT}")
+        program = here / "bin" / "resift"
+        program.parent.mkdir()
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m resift "$@"\n')
+        program.chmod(0o755)
+        script = SHELL + served + REPEATED.format(search=search)
+        done = subprocess.run(
+            ["bash", "-e", "-c", script],
+            env={**os.environ, "OPENSEARCH_URL": without_plugin.url},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stdout
+        assert "route       Resift's plugin, which all nodes have" in done.stdout
+        hits = json.loads(done.stdout.splitlines()[-1])["hits"]["hits"]
+        assert (hits[0]["_id"], hits[0]["matched_queries"]) == ("3", ["resift"])
+    finally:
+        without_plugin.kill()
+        shutil.rmtree(home)
+
+
+@pytest.fixture
+def nodes() -> Iterator[list[Any]]:
+    """Yield two nodes of a cluster with the index ``blog``. Only the first has the plugin."""
+    with needed() as node:
+        started = node.start_cluster(2, heap="512m", native=(True, False))
+    with closing(OpenSearchEngine(started[0].url)) as engine:
+        engine.client.indices.create(index="blog", body={"settings": {"number_of_replicas": 0}})
+        engine.client.index(index="blog", id="1", body={"body": "strike"}, refresh=True)
+    yield started
+    for one in started:
+        one.stop()
+
+
+def restart(node: Any, home: Path) -> None:
+    """Restart a node with another distribution."""
+    node.kill()
+    node.how = replace(node.how, home=home)
+    node.launch()
+    node.wait(2)
+
+
+def attach(url: str, *flags: str) -> str:
+    """Attach the index, and return the output of the command."""
+    done = CliRunner().invoke(main, ["attach", "blog", "--engine", url, *flags])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def search(url: str) -> None:
+    """Search through the pipeline of the index."""
+    with closing(OpenSearchEngine(url)) as engine:
+        body = {"query": {"match": {"body": "strike"}}}
+        hits = Cluster(engine).request("POST", "/blog/_search", body, search_pipeline="resift-blog")["hits"]["hits"]
+        assert [hit["_id"] for hit in hits] == ["1"]
+
+
+def test_the_plugin_must_be_on_all_nodes(nodes: list[Any], here: Path) -> None:
+    first, second = nodes
+    url, with_plugin, without = first.url, first.how.home, second.how.home
+    with closing(OpenSearchEngine(url, timeout=60)) as engine:
+        cluster = Cluster(engine)
+        assert NativePlugin.read(cluster).nodes_without == ["node-1"]
+        with pytest.raises(EngineError, match=r"Processor type \[resift\] is not installed on node"):
+            SearchAttachment(cluster, "blog").run_native(("http://127.0.0.1:8080",))
+        planned = attach(url, "--dry-run")
+        assert "route       ml_inference of ML Commons, because these nodes lack Resift's plugin: node-1" in planned
+        restart(second, with_plugin)
+        assert "route       Resift's plugin, which all nodes have" in attach(url, "--yes")
+        for one in nodes:
+            search(one.url)
+        # the second node loses the plugin
+        restart(second, without)
+        search(url)
+        with pytest.raises(EngineError, match="resift-blog"):
+            search(second.url)
+        rows = {row.name: row for row in native_rows(cluster)}
+        assert rows["resift on node-0"].fix == ""
+        assert rows["resift on node-1"].state.startswith("missing: pipelines with its processor fail on this node")
+        assert "bin/opensearch-plugin install file:///PATH/resift-" in rows["resift on node-1"].fix
+        assert rows["resift-blog"].state == "needs Resift's plugin, which is missing on 1 of 2 nodes"
+        # attaching again helps without the plugin
+        assert "moved       from Resift's plugin, which rewrites these searches now" in attach(url, "--yes")
+        for one in nodes:
+            search(one.url)
