@@ -59,7 +59,7 @@ def get(client: FlaskClient, path: str, status: int = 200) -> dict[str, Any]:
 def test_indices_are_listed_with_their_documents(client: FlaskClient, filled: str) -> None:
     answer = get(client, "/v1/indices")
     assert {"index": filled, "documents": 7} in answer["indices"]
-    assert answer["methods"] == ["vectors"]
+    assert answer["methods"] == ["vectors", "dynamax"]
 
 
 def test_only_what_is_served_and_can_be_searched_is_listed(
