@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -132,6 +133,37 @@ def bag_of_words(text: str, idf: Callable[[str], float] = lambda word: 1.0) -> d
     length = sum(weight**2 for weight in weights.values()) ** 0.5 or 1.0
     # Interned strings save memory: caches contain the bags of many documents, which share most of their words.
     return {sys.intern(word): weight / length for word, weight in weights.items()}
+
+
+def char_ngrams(word: str, sizes: Iterable[int]) -> list[str]:
+    """Return the character n-grams of ``"<word>"`` for each size.
+
+    The brackets mark the beginning and the end of the word. For a size larger than the marked word, the only n-gram is
+    the marked word itself.
+
+    Source:
+        Bojanowski et al. 2017 (fastText).
+
+    >>> char_ngrams("fire", (3, 5))
+    ['<fi', 'fir', 'ire', 're>', '<fire', 'fire>']
+    """
+    marked = f"<{word}>"
+    return [marked[start : start + size] for size in sizes for start in range(max(1, len(marked) - size + 1))]
+
+
+def hashed_ngrams(word: str, sizes: Iterable[int], buckets: int) -> list[int]:
+    """Return the hash buckets of a word's character n-grams.
+
+    Args:
+        word: The word to split into n-grams.
+        sizes: The sizes of the n-grams, in characters.
+        buckets: The number of buckets.
+
+    Returns:
+        A bucket number from 0 to ``buckets`` - 1 for each n-gram that :func:`char_ngrams` returns: the CRC-32 of the
+        n-gram's UTF-8 bytes, modulo ``buckets``.
+    """
+    return [crc32(ngram.encode("utf-8", "surrogatepass")) % buckets for ngram in char_ngrams(word, sizes)]
 
 
 def context_dependence(text: str) -> float:

@@ -21,7 +21,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,37 +53,6 @@ def count_documents(texts: Iterable[str]) -> tuple[int, Counter[str]]:
         frequency.update(dict.fromkeys(tokenize(text)).keys())
         documents += 1
     return documents, frequency
-
-
-def char_ngrams(word: str, sizes: Iterable[int]) -> list[str]:
-    """Return the character n-grams of ``"<word>"`` for each size.
-
-    The brackets mark the beginning and the end of the word. For a size larger than the marked word, the only n-gram is
-    the marked word itself.
-
-    Source:
-        Bojanowski et al. 2017 (fastText).
-
-    >>> char_ngrams("fire", (3, 5))
-    ['<fi', 'fir', 'ire', 're>', '<fire', 'fire>']
-    """
-    marked = f"<{word}>"
-    return [marked[start : start + size] for size in sizes for start in range(max(1, len(marked) - size + 1))]
-
-
-def hashed_ngrams(word: str, sizes: Iterable[int], buckets: int) -> list[int]:
-    """Return the hash buckets of a word's character n-grams.
-
-    Args:
-        word: The word to split into n-grams.
-        sizes: The sizes of the n-grams, in characters.
-        buckets: The number of buckets.
-
-    Returns:
-        A bucket number from 0 to ``buckets`` - 1 for each n-gram that :func:`char_ngrams` returns: the CRC-32 of the
-        n-gram's UTF-8 bytes, modulo ``buckets``.
-    """
-    return [crc32(ngram.encode("utf-8", "surrogatepass")) % buckets for ngram in char_ngrams(word, sizes)]
 
 
 def sparse_counts(ids: NDArray[Any], offsets: NDArray[Any], width: int) -> csr_matrix:

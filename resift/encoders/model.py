@@ -19,7 +19,8 @@ name              row of a word                                       pooling  s
 ================  ==================================================  =======  ==========
 
 The memberships of each word are computed when the model is built, so encoding a text only gathers rows. Other kinds of
-models are in :mod:`resift.encoders.residual`, :mod:`resift.encoders.queries` and :mod:`resift.encoders.bags`.
+models are in :mod:`resift.encoders.residual`, :mod:`resift.encoders.queries`, :mod:`resift.encoders.bags` and
+:mod:`resift.encoders.word2doc`.
 
 Source: Passalis and Tefas 2018, section 3.1, eqs. 1 and 2, for BoEW and RO-BoEW. Passalis and Tefas 2017,
 section 3.2.1, eq. 6, for RN-BoF. Muffo et al. 2021, section 3.2, for SFBoW.
@@ -247,7 +248,7 @@ class Model:
         return map(self._encode, text_batches(texts, batch_size))
 
     def encode_one(self, text: str) -> Floats:
-        """Encode a single text, such as a query. This is faster than :meth:`encode` with a list of one text.
+        """Encode a single text. This is faster than :meth:`encode` with a list of one text.
 
         Args:
             text: The text.
@@ -260,6 +261,22 @@ class Model:
         """
         vector = self._encode_short(text)
         return self.encode([text]).reshape(self.dim) if vector is None else vector
+
+    def encode_query(self, text: str) -> Floats:
+        """Encode the text of a query.
+
+        Most models encode queries and documents in the same way.
+
+        Args:
+            text: The text of the query.
+
+        Returns:
+            Float32 array of shape (n_dimensions,).
+
+        Raises:
+            BadInput: ``text`` is not a string.
+        """
+        return self.encode_one(text)
 
     def _encode_short(self, text: str) -> Floats | None:
         """Encode a short text with a faster method than :meth:`encode`, if the model and the text allow it.

@@ -8,11 +8,12 @@ from resift.encoders.bags import BagModel
 from resift.encoders.model import MODEL_FILE, Model
 from resift.encoders.queries import StaticQueries
 from resift.encoders.residual import Residual
+from resift.encoders.word2doc import Word2Doc
 from resift.errors import CorruptModel
 from resift.vectors.folder import corrupt_model_errors, read_folder
 from resift.vectors.packaged import DEFAULT_MODEL, load_vectors
 
-KINDS: dict[str, type[Model]] = {kind.kind: kind for kind in (Model, Residual, StaticQueries, BagModel)}
+KINDS: dict[str, type[Model]] = {kind.kind: kind for kind in (Model, Residual, StaticQueries, BagModel, Word2Doc)}
 """Classes of models by the kind in a saved folder."""
 
 

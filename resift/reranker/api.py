@@ -234,7 +234,10 @@ def check_model(requested: str | None, model: Model) -> None:
 
 @api.post("/embeddings")
 def embeddings() -> dict[str, Any]:
-    """Encode texts or bags of vectors, in OpenAI's format."""
+    """Encode texts or bags of vectors, in OpenAI's format.
+
+    Only models of the kind word2doc encode queries and documents differently. For their queries, set `input_type`.
+    """
     body, model = read_body(EmbeddingsRequest, data=True), current_service().model
     check_model(body.model, model)
     if body.dimensions not in (None, model.dim):
@@ -268,7 +271,10 @@ def _encode_texts(model: Model, body: EmbeddingsRequest) -> Floats:
         if isinstance(item, list):
             message = f"input[{position}] is a list, but model {model.name} encodes texts"
             raise BadInput(message, value=item, expected="a string")
-    return model.encode(texts("input", cast("list[str | TextObject | None]", items), body.truncate))
+    strings = texts("input", cast("list[str | TextObject | None]", items), body.truncate)
+    if body.input_type == "query" and strings:
+        return np.stack([model.encode_query(text) for text in strings])
+    return model.encode(strings)
 
 
 def _encode_bags(model: Model, body: EmbeddingsRequest) -> Floats:
@@ -314,7 +320,7 @@ def rerank() -> dict[str, Any]:
         if model.bags:
             message = f"model {model.name} encodes bags of vectors, and cannot compare texts"
             raise BadInput(message, value=body.method, expected="the method late, or a service with a model of texts")
-        relevance = np.float32(0.5) + model.score(model.encode_one(body.query), model.encode(documents)) / 2
+        relevance = np.float32(0.5) + model.score(model.encode_query(body.query), model.encode(documents)) / 2
     else:
         check_word_pairs(body.query, documents)
         relevance = late.scores(body.query, documents)

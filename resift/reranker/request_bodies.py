@@ -215,6 +215,10 @@ class EmbeddingsRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Literal["float", "base64"],
         documented("`float`, or `base64` of little-endian 32-bit floats, which is a third smaller and faster to parse"),
     ] = "float"
+    input_type: Annotated[
+        Literal["document", "query"],
+        documented("kind of the texts; models of the kind word2doc encode queries differently from documents"),
+    ] = "document"
     dimensions: Annotated[Whole | None, documented("must be the model's number of dimensions", "none")] = None
     model: SameModel = None
     truncate: Annotated[

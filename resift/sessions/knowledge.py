@@ -271,7 +271,7 @@ class KnowledgeLoader:
         """
         documents = self.read(judgements, headers)
         text = options.text or ""
-        query = EncodedQuery(text, self.model.encode_one(text), self.model.similarity)
+        query = EncodedQuery(text, self.model.encode_query(text), self.model.similarity)
         background = partial(self.samples.draw, info, headers)
         feedback = scoped_feedback(self.learned(documents, options.feedback), query, background, info.tuning.carried)
         searched = [document for document in documents if self._is_searched(document.judgement.index, info, headers)]

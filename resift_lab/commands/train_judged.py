@@ -213,7 +213,7 @@ def _served_index(engine: Engine, info: IndexInfo, model: Model, ids: Sequence[s
     positions = {id: position for position, id in enumerate(ids)}
     search = IndexSearch(engine, info, model.similarity, model.table.idf, positions)
     return lambda query: search.hits(
-        SimulatedSearch(query, model.encode_one(query), model.alpha, model.alpha, known_share=model.known_share)
+        SimulatedSearch(query, model.encode_query(query), model.alpha, model.alpha, known_share=model.known_share)
     )
 
 

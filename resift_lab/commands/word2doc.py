@@ -11,16 +11,18 @@ import click
 from resift.cli.options import json_option
 from resift.cli.output import print_report, progress_bar
 from resift.cli.text_fields import no_documents
-from resift.errors import needs_extra
+from resift.encoders.registry import load_model
+from resift.encoders.word2doc import Word2Doc
+from resift.errors import BadInput, needs_extra
 from resift.ingest.readers import Files
 from resift.vectors.packaged import load_vectors
 from resift_lab.commands.options import checkpoint_beside, out_option, seed_option, vectors_option
 from resift_lab.commands.settings import set_option
 from resift_lab.training.options import Word2DocOptions
 from resift_lab.word2doc.documents import titled_texts
-from resift_lab.word2doc.model import Word2Doc
 
-_COLUMNS = ("word2doc@1", "retriever@1", "read@1", "network@1", "word2doc@10", "retriever@10", "wins", "losses")
+_SYSTEMS = ("word2doc@1", "retriever@1", "read@1", "network@1", "index@1")
+_COLUMNS = (*_SYSTEMS, "word2doc@10", "retriever@10", "wins", "losses")
 # Number of predicted documents to print for a query.
 _PREDICTIONS = 10
 
@@ -50,6 +52,9 @@ def train_command(
     Training needs nothing but the documents: their titles and keywords serve as queries. Two keywords of each document
     are excluded from training. The printed table shows how often word2doc and a plain retriever find the right document
     for an excluded keyword, without and with typing errors. Needs the extra 'lab'.
+
+    'resift index --model DIR' then writes the learned vectors of the documents, and searches with this model encode
+    queries with the network.
     """
     with needs_extra("lab", "training"):
         from resift_lab.training.word2doc import train
@@ -82,11 +87,14 @@ def eval_command(folder: str, queries: tuple[str, ...], as_json: bool) -> None:
     """Evaluate the word2doc model in DIR on keywords that were excluded from its training.
 
     The table shows how often the right document is found for a keyword, without and with typing errors. It compares
-    word2doc with its retriever alone ('retriever'), with the retriever after spelling correction ('read'), and with the
-    network without the retriever's scores ('network'). 'wins' and 'losses' count the queries that only word2doc, or
-    only the retriever, answers correctly.
+    word2doc with its retriever alone ('retriever'), with the retriever after spelling correction ('read'), with the
+    network without the retriever's scores ('network'), and with the retriever's scores and the vectors that an index
+    uses ('index'). 'wins' and 'losses' count the queries that only word2doc, or only the retriever, answers correctly.
     """
-    model = Word2Doc.load(folder)
+    model = load_model(folder)
+    if not isinstance(model, Word2Doc):
+        expected = "a folder that resift train word2doc wrote"
+        raise BadInput(f"{folder} has a model of the kind {model.kind!r}", value=folder, expected=expected)
     if queries:
         predictions = {
             query: [{"id": id, "score": score} for id, score in model.predict(query, _PREDICTIONS)] for query in queries

@@ -243,7 +243,7 @@ class Gate:
         reduced = [probe.reduced for probe in probes.values()]
         scores[:, rows] = (words @ self._bm25.documents(reduced).T).toarray()
         measured = {}
-        for row, line, vector, query in zip(rows, scores, model.encode(queries), queries, strict=True):
+        for row, line, vector, query in zip(rows, scores, map(model.encode_query, queries), queries, strict=True):
             query_alphas = [discount_alpha(alpha, model.known_share(query)) for alpha in alphas]
             measured[row] = _ndcg(model, line, row, vector, vectors, query_alphas)
         return measured

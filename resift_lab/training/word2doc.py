@@ -25,24 +25,33 @@ import torch
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
+from resift.encoders.hashed_retriever import HashedRetriever
+from resift.encoders.tables import replace_rows
+from resift.encoders.word2doc import CONTEXT, QueryView, Word2Doc, text_keys
 from resift.errors import BadInput
 from resift.spelling import Speller
 from resift.vectors.table import WordVectors
+from resift.vectors.weights import beta_from_alpha
 from resift_lab.corpus import count_documents
 from resift_lab.training.checkpoint import Checkpoint, inputs_digest, network_state, restore_network
 from resift_lab.training.options import Word2DocOptions
 from resift_lab.training.progress import Progress
 from resift_lab.training.word2doc_pairs import TrainingPairs, training_pairs
-from resift_lab.training.word2doc_report import BATCH, judge
+from resift_lab.training.word2doc_report import BATCH, index_scores, judge
 from resift_lab.word2doc.documents import TitledTexts
 from resift_lab.word2doc.keywords import NOISES, with_noise
-from resift_lab.word2doc.model import CONTEXT, QueryView, Word2Doc
-from resift_lab.word2doc.retriever import HashedRetriever
+from resift_lab.word2doc.retriever import build_retriever
 
 # Weights of the retriever's scores to choose from.
 RETRIEVER_WEIGHTS = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
-# Maximum number of keywords that are used to choose the weight.
+# Weights of the similarity on an index to choose from.
+ALPHAS = (0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.97)
+# Maximum number of keywords that are used to choose a weight.
 _MAX_CHOOSING = 2000
+# Maximum number of documents to which the inference of unseen documents is fitted, and the strength of its penalty
+# relative to the mean square of the inputs.
+_MAX_FITTED = 5000
+_PENALTY = 0.1
 
 
 def train(
@@ -81,16 +90,63 @@ def train(
         raise BadInput("the documents have no keywords to train on and to hold out", expected="longer texts")
     texts = [f"{title}\n{body}" for title, body in zip(documents.titles, documents.bodies, strict=True)]
     _, frequency = count_documents(texts)
-    retriever, view, speller = HashedRetriever.build(texts), QueryView(vectors), Speller(dict(frequency.most_common()))
+    retriever, view, speller = build_retriever(texts), QueryView(vectors), Speller(dict(frequency.most_common()))
     examples = _examples(pairs, retriever, view, speller, options)
     saved = Checkpoint(checkpoint, inputs_digest(texts, vectors, options))
     network = _trained(examples, len(ids), options, saved, progress)
     report = {"options": asdict(options), "documents": len(ids), "pairs": len(pairs.queries)}
-    model = Word2Doc(ids=ids, view=view, retriever=retriever, speller=speller, layers=network.layers(), info=report)
-    model.retriever_weight = _best_retriever_weight(model, pairs.choosing, options.seed)
-    model.info["held_out"] = pairs.judging
-    model.info["collection"] = texts_digest(texts)
+    width = options.hidden + 1
+    layers = {**network.layers(), "unseen": np.zeros((width, width), np.float32)}
+    parts: dict[str, Any] = {
+        "view": view,
+        "retriever": retriever,
+        "speller": speller,
+        "layers": layers,
+        "keys": text_keys(texts),
+    }
+    model = Word2Doc(ids=ids, **parts)
+    layers["unseen"] = _inference(model, texts, options.seed)
+    retriever_weight, alpha = _best_weights(model, pairs.choosing, options.seed)
+    why = {"why": f"word2doc, accuracy of {min(len(pairs.choosing), _MAX_CHOOSING)} held-out keywords"}
+    parts["view"] = QueryView(replace_rows(vectors, vectors.matrix, scales=vectors.scales, info=_adapted(vectors, why)))
+    report |= {"held_out": pairs.judging, "collection": texts_digest(texts)}
+    model = Word2Doc(ids=ids, **parts, retriever_weight=retriever_weight, alpha=alpha, info=report)
     return model, judge(model, options.seed)
+
+
+def _adapted(vectors: WordVectors, why: dict[str, str]) -> dict[str, Any]:
+    """Return the description of word vectors, with the reason for the weight of the similarity on an index.
+
+    The description says that a training on the documents chose the weight, so that indexing does not choose another.
+
+    Args:
+        vectors: The word vectors.
+        why: The reason.
+    """
+    return {**(vectors.info or {}), "adapted": why}
+
+
+def _inference(model: Word2Doc, texts: Sequence[str], seed: int) -> NDArray[Any]:
+    """Fit the linear map that infers the output row and bias of a document that training did not see.
+
+    Ridge regression predicts the learned rows (o, d) of at most 5,000 documents from their texts (see
+    :meth:`resift.encoders.word2doc.Word2Doc.text_inputs`).
+
+    Args:
+        model: The trained network.
+        texts: The texts of its N documents.
+        seed: The seed of the choice of documents.
+
+    Returns:
+        The map, shape (H + 1, H + 1), float16.
+    """
+    rows = np.sort(np.random.default_rng(seed).permutation(len(texts))[:_MAX_FITTED])
+    inputs = model.text_inputs([texts[row] for row in rows]).astype(np.float64)
+    output, bias = model.layers["output"][rows].astype(np.float64), model.layers["output_bias"][rows, None]
+    covariance = inputs.T @ inputs
+    penalty = _PENALTY * float(np.trace(covariance)) / len(covariance) * np.eye(len(covariance))
+    solved = np.linalg.solve(covariance + penalty, inputs.T @ np.concatenate([output, bias], axis=1))
+    return np.asarray(solved, np.float16)
 
 
 @dataclass(frozen=True)
@@ -138,7 +194,7 @@ def _examples(
 
 
 class _Network(torch.nn.Module):  # type: ignore[misc]
-    """The network of :mod:`resift_lab.word2doc.model`, in PyTorch. It predicts the document that a query refers to.
+    """The network of :mod:`resift.encoders.word2doc`, in PyTorch. It predicts the document that a query refers to.
 
     An input of the network is the context of a query: ten documents that a simple retriever returns for the query. Each
     document has an embedding. If the retriever returns fewer than ten documents, a zero embedding takes the free
@@ -202,7 +258,7 @@ class _Network(torch.nn.Module):  # type: ignore[misc]
         return [torch.optim.Adam(dense, lr=rate), torch.optim.SparseAdam(sparse, lr=rate)]
 
     def layers(self) -> dict[str, NDArray[Any]]:
-        """Return the trained arrays by name, as :class:`resift_lab.word2doc.model.Word2Doc` expects them."""
+        """Return the trained arrays by name, as :class:`resift.encoders.word2doc.Word2Doc` expects them."""
         state = {name: value.detach().numpy() for name, value in self.state_dict().items()}
         return {
             "query": np.ascontiguousarray(state["query.weight"].T),
@@ -304,27 +360,36 @@ def sample_negatives(
     return drawn
 
 
-def _best_retriever_weight(model: Word2Doc, choosing: dict[str, int], seed: int) -> float:
-    """Choose the weight of the retriever's scores that ranks the correct document first for the most queries.
+def _best_weights(model: Word2Doc, choosing: dict[str, int], seed: int) -> tuple[float, float]:
+    """Choose the weights that rank the correct document first for the most queries.
 
-    The queries are keywords that were not used in training, some of them with typing errors.
+    The queries are keywords that were not used in training, some of them with typing errors. On an index, the engine
+    scores the words as they are typed. The retriever stands for the engine here, and all documents without a typed word
+    get the smallest score.
 
     Args:
         model: The word2doc model.
         choosing: The position of the correct document of each keyword.
         seed: The seed of the typing errors.
+
+    Returns:
+        The weight of the retriever's scores, and alpha, the weight of the similarity on an index.
     """
     rng = np.random.default_rng([seed, len(NOISES)])
     keywords = list(choosing)[:_MAX_CHOOSING]
     queries = [with_noise(keyword, NOISES[number % len(NOISES)], rng) for number, keyword in enumerate(keywords)]
     answers = [choosing[keyword] for keyword in keywords]
-    correct = np.zeros(len(RETRIEVER_WEIGHTS))
+    correct, correct_on_index = np.zeros(len(RETRIEVER_WEIGHTS)), np.zeros(len(ALPHAS))
     for start in range(0, len(queries), BATCH):
-        network, retrieved = model.parts(queries[start : start + BATCH])
+        batch, right = queries[start : start + BATCH], answers[start : start + BATCH]
+        network, retrieved = model.parts(batch)
         for row, weight in enumerate(RETRIEVER_WEIGHTS):
-            best = np.argmax(network + weight * retrieved, axis=1)
-            correct[row] += (best == answers[start : start + BATCH]).sum()
-    return RETRIEVER_WEIGHTS[int(np.argmax(correct))]
+            correct[row] += (np.argmax(network + weight * retrieved, axis=1) == right).sum()
+        similarities, words = model.similarities(batch), np.stack([model.retriever.scores(query) for query in batch])
+        for row, alpha in enumerate(ALPHAS):
+            scores = index_scores(words, similarities, beta_from_alpha(alpha))
+            correct_on_index[row] += (np.argmax(scores, axis=1) == right).sum()
+    return RETRIEVER_WEIGHTS[int(np.argmax(correct))], ALPHAS[int(np.argmax(correct_on_index))]
 
 
 def texts_digest(texts: Sequence[str]) -> str:

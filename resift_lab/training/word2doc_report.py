@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from resift.arrays import Floats
+from resift.encoders.hashed_retriever import HashedRetriever
+from resift.encoders.word2doc import Word2Doc
+from resift.vectors.weights import beta_from_alpha
 from resift_lab.evaluation.significance import paired_randomization
 from resift_lab.word2doc.keywords import NOISES, with_noise
-from resift_lab.word2doc.model import Word2Doc
-from resift_lab.word2doc.retriever import HashedRetriever
 
 # Queries that are scored at a time; each needs a score for every document.
 BATCH = 250
@@ -24,12 +26,14 @@ Ranks = dict[str, NDArray[np.int64]]
 def judge(model: Word2Doc, seed: int = 0) -> dict[str, Any]:
     """Evaluate a model on keywords that were not used in training, unchanged and with several kinds of typing errors.
 
-    Four systems are compared:
+    Five systems are compared:
 
     - ``word2doc``: the model.
     - ``retriever``: the retriever alone.
     - ``read``: the retriever with words that the speller has corrected.
     - ``network``: the model without the retriever's scores.
+    - ``index``: the model as on an index: the retriever's scores of the words as they are typed, in place of the
+      engine's, times exp(beta · similarity).
 
     Args:
         model: The model. Its ``info["held_out"]`` maps each keyword to the position of its document.
@@ -90,7 +94,7 @@ def _ranks_of_systems(
 
 
 def _network_ranks(model: Word2Doc, queries: Sequence[str], answers: Sequence[int]) -> Ranks:
-    """Rank the correct document of each query, once by word2doc and once by its network alone.
+    """Rank the correct document of each query by word2doc, by its network alone, and as on an index.
 
     Word2doc adds the scores of its network and its retriever. Documents with equal scores share the best rank.
 
@@ -100,15 +104,37 @@ def _network_ranks(model: Word2Doc, queries: Sequence[str], answers: Sequence[in
         answers: The position of the correct document of each query.
 
     Returns:
-        The rank of the correct document of each query, for ``word2doc`` and for ``network``.
+        The rank of the correct document of each query, for ``word2doc``, ``network`` and ``index``.
     """
-    ranks: dict[str, list[NDArray[np.int64]]] = {"word2doc": [], "network": []}
+    ranks: dict[str, list[NDArray[np.int64]]] = {"word2doc": [], "network": [], "index": []}
     for start in range(0, len(queries), BATCH):
-        network, retrieved = model.parts(queries[start : start + BATCH])
-        for name, scores in (("word2doc", network + model.retriever_weight * retrieved), ("network", network)):
+        batch = queries[start : start + BATCH]
+        network, retrieved = model.parts(batch)
+        words = np.stack([model.retriever.scores(query) for query in batch])
+        systems = {
+            "word2doc": network + model.retriever_weight * retrieved,
+            "network": network,
+            "index": index_scores(words, model.similarities(batch), beta_from_alpha(model.alpha)),
+        }
+        for name, scores in systems.items():
             own = scores[np.arange(len(scores)), answers[start : start + BATCH]][:, None]
             ranks[name].append((scores > own).sum(axis=1) + 1)
     return {name: np.concatenate(parts) for name, parts in ranks.items()}
+
+
+def index_scores(words: Floats, similarities: Floats, beta: float) -> NDArray[np.float64]:
+    """Return the scores of documents as on an index: the score of the words times exp(beta · similarity).
+
+    Documents without a word of the query get a small score of words, so that the similarity orders them behind all
+    others. A search adds such documents if its words find little (``knn``).
+
+    Args:
+        words: Scores of the words, shape (n, N) for n queries and N documents.
+        similarities: Similarities of the vectors, shape (n, N).
+        beta: The weight of the similarities.
+    """
+    floor = 1e-9 * np.maximum(words.max(axis=1, keepdims=True), 1)
+    return np.asarray(np.maximum(words, floor).astype(np.float64) * np.exp(beta * similarities.astype(np.float64)))
 
 
 def _retriever_ranks(retriever: HashedRetriever, queries: Sequence[str], answers: Sequence[int]) -> NDArray[np.int64]:

@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 from resift.errors import BadInput, DimensionMismatch
+from resift.text import hashed_ngrams
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 from resift_lab.corpus import (
     MIN_IDF,
     DocumentFrequencies,
     document_frequency,
-    hashed_ngrams,
     smoothed_idf,
     sparse_counts,
 )

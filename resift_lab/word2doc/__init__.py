@@ -1,1 +1,1 @@
-"""word2doc: retrieval of a single document by a few keywords."""
+"""Preparation of documents and queries for the training of word2doc."""

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from service_app import TEXTS
 
 import resift
-from resift import WordVectors, build_model
+from resift import WordVectors, build_model, load_model
 from resift.cli.main import main
 from resift.encoders.dynamax import DynaMax
 from resift.plugin.opensearch.engine import OpenSearchEngine
@@ -96,3 +97,47 @@ def test_dynamax_compares_the_words_of_the_hits(index: Index) -> None:
     expected = compared.scores("smoke of a burning tree", [TEXTS[id] for id in hits])
     assert list(hits.values()) == pytest.approx(expected.tolist(), abs=1e-4)
     assert next(iter(hits)) == "tree"
+
+
+TITLES = ["bush smoke", "forest flame", "army gun", "soldier war", "river water", "rain cloud", "ceasefire peace"]
+
+
+def write_titled_documents(path: Path) -> list[dict[str, str]]:
+    """Write 28 documents with titles as JSON lines, each with a word of its own, and return them."""
+    documents = [
+        {
+            "id": f"d{number}",
+            "title": f"{TITLES[number % 7]} {chr(97 + number % 26) * 5}{number // 7}x",
+            "text": f"The {TITLES[number % 7]} of the {chr(97 + number % 26) * 5}{number // 7}x. It was near the "
+            f"{chr(98 + number % 24) * 4}ton. Then the {TITLES[(number + 1) % 7]} came to the town.",
+        }
+        for number in range(28)
+    ]
+    path.write_text("\n".join(map(json.dumps, documents)), "utf-8")
+    return documents
+
+
+def test_a_word2doc_network_answers_queries(index: Index, vectors: WordVectors) -> None:
+    documents = write_titled_documents(Path("titled.jsonl"))
+    vectors.save("vectors")
+    training = ["train", "word2doc", "--corpus", "titled.jsonl", "--vectors", "vectors", "--out", "w2d"]
+    for setting in ("hidden=16", "epochs=20", "batch=16"):
+        training += ["--set", setting]
+    trained = CliRunner().invoke(main, training)
+    assert trained.exit_code == 0, trained.output
+    model = load_model("w2d")
+    index.run("index", "titled.jsonl", "--index", index.name, model="w2d")
+    engine = OpenSearchEngine(index.url)
+    stored = engine.documents(index.name, ["d3", "d9"])
+    engine.close()
+    texts = [f"{document['title']}\n{document['text']}" for document in documents]
+    learned = model.encode(texts)
+    for number in (3, 9):
+        np.testing.assert_allclose(stored[f"d{number}"][1], learned[number], atol=1e-3)
+    query = documents[9]["title"]
+    with resift.open(index.url, model="w2d") as library:
+        hits = library.index(index.name).search(query, size=28, alpha=0.5, reasons=True)
+    similarities = {hit.id: hit["resift"]["similarity"] for hit in hits}
+    expected = model.score(model.encode_query(query), learned)
+    assert similarities == pytest.approx({id: expected[int(id[1:])] for id in similarities}, abs=1e-3)
+    assert hits[0].id == "d9"

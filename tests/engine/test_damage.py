@@ -20,11 +20,11 @@ from resift.encoders.late_interaction import LateInteraction
 from resift.encoders.model import Layers
 from resift.encoders.residual import Residual
 from resift.encoders.tables import quantized
+from resift.encoders.word2doc import NGRAM_DIM, QueryView, Word2Doc, text_keys
 from resift.errors import BadInput, CorruptModel, ModelNotFound
 from resift.spelling import Speller
 from resift.vectors.folder import content_hash
-from resift_lab.word2doc.model import NGRAM_DIM, QueryView, Word2Doc
-from resift_lab.word2doc.retriever import HashedRetriever
+from resift_lab.word2doc.retriever import build_retriever
 
 TEXTS = ["bush fire", "army gun", "river water"]
 WORDS = ["fire", "gun", "water", "é"]
@@ -34,13 +34,16 @@ LOADERS: dict[str, Callable[[Path], Any]] = {
     "head": load_model,
     "residual": load_model,
     "reranker": LateInteraction.load,
-    "word2doc": Word2Doc.load,
+    "word2doc": load_model,
 }
 # Parts that may change without damage: provenance, names, and data that a residual network does not read.
 _FREE = {"kind", "alpha", "max_alpha", "source", "weighting", "name", "tokenizer", "unknown_words", "segments"}
 FREE_SETTINGS = _FREE | {"vectors", "mix", "length", "mean_length", "shifted"}
-UNREAD = {"residual": {"mask", "pool", "similarity"}, "word2doc": {"known"}}
-JSON = {"vectors": "vectors.json", "reranker": "reranker.json", "word2doc": "word2doc.json"}
+UNREAD = {
+    "residual": {"mask", "pool", "similarity"},
+    "word2doc": {"known", "mask", "pool", "similarity", "ids", "training"},
+}
+JSON = {"vectors": "vectors.json", "reranker": "reranker.json"}
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +57,13 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     table = WordVectors(WORDS, floats(4, 3))
     small = quantized(table)
     layers = {"query": floats(3 + NGRAM_DIM, 2), "query_bias": floats(2), "embeddings": floats(3, 2)}
-    layers |= {"hidden": floats(2, 2), "hidden_bias": floats(2), "output": floats(3, 2), "output_bias": floats(3)}
+    layers |= {
+        "hidden": floats(2, 2),
+        "hidden_bias": floats(2),
+        "output": floats(3, 2),
+        "output_bias": floats(3),
+        "unseen": floats(3, 3),
+    }
     kinds: dict[str, Any] = {
         "vectors": small,
         "model": build_model("mean", table),
@@ -62,7 +71,12 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "residual": Residual("fcrr", table, floats(1, 3, 3), floats(3), 0.05),
         "reranker": LateInteraction("late", small, {"fire": floats(3)}),
         "word2doc": Word2Doc(
-            ["a", "b", "c"], QueryView(table), HashedRetriever.build(TEXTS), Speller({"fire": 1, "gun": 1}), layers
+            ["a", "b", "c"],
+            QueryView(table),
+            build_retriever(TEXTS),
+            Speller({"fire": 1, "gun": 1}),
+            layers,
+            text_keys(TEXTS),
         ),
     }
     return {name: kind.save(folder / name) for name, kind in kinds.items()}

@@ -8,12 +8,10 @@ import sys
 
 import numpy as np
 
-from resift.text import FUNCTION_WORDS, STOP_WORDS
+from resift.text import FUNCTION_WORDS, STOP_WORDS, char_ngrams, hashed_ngrams
 from resift_lab.corpus import (
     DocumentFrequencies,
-    char_ngrams,
     document_frequency,
-    hashed_ngrams,
     lucene_idf,
     probabilistic_idf,
     smoothed_idf,

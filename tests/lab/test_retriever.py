@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from resift.encoders import hashed_retriever as module
+from resift.encoders.hashed_retriever import BINS, hashed_counts, murmur3, terms
 from resift.errors import BadInput
-from resift_lab.word2doc import retriever as module
-from resift_lab.word2doc.retriever import BINS, HashedRetriever, hashed_counts, murmur3, terms
+from resift_lab.word2doc.retriever import build_retriever
 
 TEXTS = ["Bush fire, bush fire near Sydney", "The army returned fire", "rain and rain and rain", "", "the of"]
 
@@ -52,8 +53,8 @@ def test_stop_words_and_punctuation_separate_bigrams() -> None:
 
 
 def test_scores_follow_the_formula(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(module, "_CHUNK", 5)
-    retriever = HashedRetriever.build(iter(TEXTS), tmp_path)
+    monkeypatch.setattr(module, "CHUNK", 5)
+    retriever = build_retriever(iter(TEXTS), tmp_path)
     bags = [Counter(terms(text)) for text in TEXTS]
     holding = Counter(term for bag in bags for term in bag)
 
@@ -79,11 +80,11 @@ def test_terms_in_the_same_bin_are_added() -> None:
 
 def test_texts_without_words_are_refused() -> None:
     with pytest.raises(BadInput, match="no word"):
-        HashedRetriever.build(["", "the"])
+        build_retriever(["", "the"])
 
 
 def test_temporary_files_are_deleted_with_the_retriever(tmp_path: Path) -> None:
-    retriever = HashedRetriever.build(TEXTS, tmp_path)
+    retriever = build_retriever(TEXTS, tmp_path)
     assert list(tmp_path.iterdir())
     del retriever
     gc.collect()

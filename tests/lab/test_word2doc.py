@@ -11,8 +11,11 @@ import pytest
 import torch
 from click.testing import CliRunner, Result
 
+import resift
 from resift import WordVectors
 from resift.cli.main import main
+from resift.encoders.registry import load_model
+from resift.encoders.word2doc import CONTEXT, Word2Doc
 from resift.errors import BadInput, CorruptModel
 from resift.ingest.readers import read
 from resift_lab.training.options import Word2DocOptions
@@ -21,7 +24,6 @@ from resift_lab.training.word2doc_pairs import training_pairs
 from resift_lab.training.word2doc_report import judge
 from resift_lab.word2doc.documents import TitledTexts, titled_texts
 from resift_lab.word2doc.keywords import NOISES
-from resift_lab.word2doc.model import CONTEXT, Word2Doc
 
 SMALL = Word2DocOptions(hidden=16, epochs=2, batch=32, keywords=6, rounds=1)
 
@@ -49,7 +51,7 @@ def trained(vectors: WordVectors) -> Word2Doc:
     return train(corpus(), vectors, SMALL)[0]
 
 
-def resift(*arguments: str | Path) -> Result:
+def run(*arguments: str | Path) -> Result:
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
@@ -135,13 +137,81 @@ def test_resuming_gives_the_same_model(tmp_path: Path, vectors: WordVectors) -> 
 
 def test_saved_and_loaded(tmp_path: Path, trained: Word2Doc) -> None:
     trained.save(tmp_path / "model")
-    loaded = Word2Doc.load(tmp_path / "model")
+    loaded = load_model(tmp_path / "model")
+    assert isinstance(loaded, Word2Doc)
     queries = ["kalomi", "nerpostu zanbri", ""]
     np.testing.assert_array_equal(loaded.scores(queries), trained.scores(queries))
     assert loaded.hash == trained.hash
     np.save(tmp_path / "model" / "output_bias.npy", np.zeros(40, np.float32) + 1)
     with pytest.raises(CorruptModel):
-        Word2Doc.load(tmp_path / "model")
+        load_model(tmp_path / "model")
+
+
+def texts_of(documents: TitledTexts) -> list[str]:
+    """Return the texts as an index with the fields title and text has them."""
+    return [f"{title}\n{body}" for title, body in zip(documents.titles, documents.bodies, strict=True)]
+
+
+def test_vectors_rank_the_documents_of_the_training_as_the_network_does(trained: Word2Doc) -> None:
+    documents = corpus()
+    vectors = trained.encode(texts_of(documents))
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
+    queries = [*documents.titles[:5], "kalomi", "nerpostu zanbrl"]
+    network, _ = trained.parts(queries)
+    for row, query in zip(network, queries, strict=True):
+        vector = trained.encode_query(query)
+        np.testing.assert_allclose(np.linalg.norm(vector), 1, rtol=1e-5)
+        similarities = trained.score(vector, vectors)
+        # the similarity is the score of the network, divided by a constant
+        np.testing.assert_allclose(similarities * (row[0] / similarities[0]), row, rtol=1e-2, atol=1e-3)
+    np.testing.assert_allclose(
+        trained.similarities(queries[:1])[0], trained.score(trained.encode_query(queries[0]), vectors), atol=1e-5
+    )
+
+
+def test_documents_are_recognised_by_their_words(trained: Word2Doc) -> None:
+    documents = corpus()
+    learned = trained.encode(texts_of(documents)[:1])
+    reordered = f"{documents.bodies[0].upper()} -- {documents.titles[0]}!"
+    np.testing.assert_array_equal(trained.encode([reordered]), learned)
+    changed = trained.encode([f"{reordered} kalomi"])
+    assert np.abs(changed - learned).max() > 0.01
+    np.testing.assert_allclose(np.linalg.norm(changed), 1, rtol=1e-5)
+    assert not trained.encode([""]).any()
+    assert not trained.encode_query("").any()
+
+
+def test_unseen_documents_get_inferred_vectors(trained: Word2Doc) -> None:
+    text = texts_of(corpus())[3] + " kalomi"
+    row = trained.text_inputs([text])[0] @ trained.layers["unseen"].astype(np.float32)
+    longest = max(
+        np.linalg.norm(np.append(o, d))
+        for o, d in zip(trained.layers["output"], trained.layers["output_bias"], strict=True)
+    )
+    row = row / max(longest, np.linalg.norm(row))
+    np.testing.assert_allclose(trained.encode([text])[0][:-1], row, atol=1e-3)
+
+
+def test_the_network_answers_searches_of_an_index(here: Path, trained: Word2Doc) -> None:
+    documents = corpus()
+    sources = [
+        {"id": id, "title": title, "text": body}
+        for id, title, body in zip(documents.ids, documents.titles, documents.bodies, strict=True)
+    ]
+    with resift.open("resift.db", model=trained) as library:
+        index = library.index("papers", fields=["title", "text"])
+        index.add(sources)
+        hits = index.search(documents.titles[7], size=40, reasons=True, alpha=0.5)
+        scores = trained.similarities([documents.titles[7]])[0]
+        found = {hit.id: hit["resift"]["similarity"] for hit in hits}
+        assert found
+        for id, similarity in found.items():
+            assert similarity == pytest.approx(float(scores[documents.ids.index(id)]), abs=1e-3)
+        session = index.session("anna")
+        session.search(documents.titles[7])
+        session.mark(relevant=["d7"], irrelevant=["d8"])
+        assert session.search(documents.titles[7])[0].id == "d7"
+        assert session.explain()["learned"]["towards"]
 
 
 def test_fewer_documents_than_negatives_are_refused(vectors: WordVectors) -> None:
@@ -163,17 +233,24 @@ def test_the_commands(tmp_path: Path, vectors: WordVectors) -> None:
     (tmp_path / "corpus.jsonl").write_text("\n".join(lines), "utf-8")
     vectors.save(tmp_path / "vectors")
     options = ["--vectors", tmp_path / "vectors", "--set", "hidden=16", "--set", "epochs=1", "--set", "keywords=6"]
-    ran = resift("train", "word2doc", "--corpus", tmp_path / "corpus.jsonl", *options, "--out", tmp_path / "out")
+    ran = run("train", "word2doc", "--corpus", tmp_path / "corpus.jsonl", *options, "--out", tmp_path / "out")
     assert ran.exit_code == 0, ran.output
     assert "times the retriever" in ran.stdout
     assert not (tmp_path / "out.checkpoint").exists()
-    report = json.loads(resift("eval", "word2doc", tmp_path / "out", "--json").stdout)
+    report = json.loads(run("eval", "word2doc", tmp_path / "out", "--json").stdout)
     assert report["documents"] == 40
-    answer = json.loads(resift("eval", "word2doc", tmp_path / "out", "--query", titles[0]).stdout)
+    assert 0 <= report["kinds"]["clean"]["index@1"] <= 1
+    indexed = run(
+        "index", tmp_path / "corpus.jsonl", "--index", "docs", "--model", tmp_path / "out", "--engine", tmp_path / "db"
+    )
+    assert "word2doc, accuracy of" in indexed.stderr
+    found = run("search", "docs", titles[0], "--model", tmp_path / "out", "--engine", tmp_path / "db", "--json")
+    assert json.loads(found.stdout)["resift"]["model"] == load_model(tmp_path / "out").hash
+    answer = json.loads(run("eval", "word2doc", tmp_path / "out", "--query", titles[0]).stdout)
     assert len(answer["predictions"][titles[0]]) == 10
-    ran = resift("train", "word2doc", "--out", tmp_path / "none")
+    ran = run("train", "word2doc", "--out", tmp_path / "none")
     assert "Missing option '--corpus'" in ran.stderr
-    ran = resift(
+    ran = run(
         "train", "word2doc", "--corpus", tmp_path / "corpus.jsonl", "--set", "keywords=2", "--out", tmp_path / "none"
     )
     assert "3 or more" in ran.stderr
