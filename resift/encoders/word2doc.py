@@ -56,6 +56,10 @@ NGRAM_DIM = 256
 
 _NGRAM_SIZES = (2, 3, 4)
 _BUCKETS = 2**15
+# Longer queries are no keywords. To correct each of their words could take minutes.
+_MAX_CORRECTED_WORDS = 32
+# Words at the beginning of a text that the network reads, so that the time does not depend on the length of the text.
+_READ_WORDS = 2000
 
 
 def text_keys(texts: Sequence[str]) -> NDArray[np.uint64]:
@@ -227,12 +231,17 @@ class Word2Doc(Model):
         return vector
 
     def _query_vectors(self, queries: Sequence[str]) -> Floats:
-        corrected = [" ".join(self.speller.correct(query)) for query in queries]
+        corrected = list(map(self._corrected, queries))
         hidden = self._hidden(self.view.encode(corrected), [self.retriever.best(query, CONTEXT) for query in corrected])
         vectors = np.zeros((len(queries), self.dim), np.float32)
         vectors[:, : self._width], vectors[:, self._width] = hidden, 1
         vectors[[not query for query in corrected]] = 0
         return unit_rows(vectors)
+
+    def _corrected(self, query: str) -> str:
+        """Return the words of a query with corrected spelling. Queries of more than 32 words are not corrected."""
+        words = tokenize(query)[:_READ_WORDS]
+        return " ".join(words if len(words) > _MAX_CORRECTED_WORDS else self.speller.correct(query))
 
     def _encode(self, texts: Sequence[str]) -> Floats:
         """Encode documents: with their learned rows, or with inferred rows if training did not see them."""
@@ -273,7 +282,7 @@ class Word2Doc(Model):
     def text_inputs(self, texts: Sequence[str]) -> Floats:
         """Return (h, 1) for the texts of documents, read as queries without correcting their words.
 
-        The context of a document excludes the document itself, so that documents of the training have the same kind of
+        Only the first 2,000 words of a text are read. The context of a document excludes the document itself, so that documents of the training have the same kind of
         input as unseen documents.
 
         Args:
@@ -283,11 +292,12 @@ class Word2Doc(Model):
             Array of shape (n, H + 1), float32.
         """
         own = [self._positions.get(key, -1) for key in text_keys(texts).tolist()]
+        beginnings = [" ".join(tokenize(text)[:_READ_WORDS]) for text in texts]
         contexts = []
-        for text, position in zip(texts, own, strict=True):
+        for text, position in zip(beginnings, own, strict=True):
             best = self.retriever.best(text, CONTEXT + 1)
             contexts.append(best[best != position][:CONTEXT])
-        hidden = self._hidden(self.view.encode(texts), contexts)
+        hidden = self._hidden(self.view.encode(beginnings), contexts)
         return np.concatenate([hidden, np.ones((len(texts), 1), np.float32)], axis=1)
 
     @cached_property

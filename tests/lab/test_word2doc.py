@@ -181,6 +181,14 @@ def test_documents_are_recognised_by_their_words(trained: Word2Doc) -> None:
     assert not trained.encode_query("").any()
 
 
+def test_long_texts_are_read_up_to_a_limit(trained: Word2Doc) -> None:
+    long = "kalomi " * 2000
+    np.testing.assert_array_equal(trained.encode_query(long), trained.encode_query(f"{long} nerpostu"))
+    np.testing.assert_array_equal(trained.text_inputs([long]), trained.text_inputs([f"{long} nerpostu"]))
+    typed = trained.encode_query(" ".join(["kalomii"] * 33))
+    assert np.abs(typed - trained.encode_query(" ".join(["kalomi"] * 33))).max() > 0  # not corrected
+
+
 def test_unseen_documents_get_inferred_vectors(trained: Word2Doc) -> None:
     text = texts_of(corpus())[3] + " kalomi"
     row = trained.text_inputs([text])[0] @ trained.layers["unseen"].astype(np.float32)
