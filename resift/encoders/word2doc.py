@@ -282,8 +282,8 @@ class Word2Doc(Model):
     def text_inputs(self, texts: Sequence[str]) -> Floats:
         """Return (h, 1) for the texts of documents, read as queries without correcting their words.
 
-        Only the first 2,000 words of a text are read. The context of a document excludes the document itself, so that documents of the training have the same kind of
-        input as unseen documents.
+        Only the first 2,000 words of a text are read. The context of a document excludes the document itself, so that
+        documents of the training have the same kind of input as unseen documents.
 
         Args:
             texts: The texts of n documents.
