@@ -19,8 +19,9 @@ Their cosine is the score divided by M and by the length of (h, 1), so both orde
 (Bachrach et al. 2014, "Speeding up the Xbox recommender system using a Euclidean transformation for inner-product
 spaces").
 
-A document that training did not see has no row. Its o and d are inferred: a linear map, fitted by ridge regression on
-the documents of the training, predicts them from the vector h of the document's text, read as a query.
+A document that the training did not see has no row, and gets a zero vector. Its similarity to every query is 0, the
+cosine of a document to which the network gives the probability 1/2: the sigmoid of o · h + d is 1/2 at 0. Such a
+document ranks by its words, ahead of documents that the network rejects and behind those that it expects.
 
 Beyond the thesis, a speller first corrects mistyped words, the query's vector consists of word vectors and character
 n-grams instead of InferSent's sentence embedding, and the retriever's own scores may be added to the network's.
@@ -139,9 +140,7 @@ class Word2Doc(Model):
         retriever: The retriever of context documents.
         speller: Corrects mistyped words of queries.
         layers: The arrays of the network, by name, with H hidden units: ``query`` (D + 256, H), ``query_bias`` (H,),
-            ``embeddings`` (N, H), ``hidden`` (H, H), ``hidden_bias`` (H,), ``output`` (N, H), ``output_bias`` (N,)
-            and ``unseen`` (H + 1, H + 1), the linear map from (h, 1) to the output row and bias of a document that
-            training did not see.
+            ``embeddings`` (N, H), ``hidden`` (H, H), ``hidden_bias`` (H,), ``output`` (N, H) and ``output_bias`` (N,).
         keys: The keys of the documents' texts (:func:`text_keys`), shape (N,).
         retriever_weight: The factor by which the retriever's scores are multiplied before :meth:`scores` adds them to
             the network's scores. The retriever's scores are first divided by the best score of the query. On an index,
@@ -192,7 +191,6 @@ class Word2Doc(Model):
             "hidden_bias": (width,),
             "output": (documents, width),
             "output_bias": (documents,),
-            "unseen": (width + 1, width + 1),
         }
         for name, shape in [*shapes.items(), ("keys", (documents,))]:
             actual = (keys if name == "keys" else layers[name]).shape
@@ -244,16 +242,10 @@ class Word2Doc(Model):
         return " ".join(words if len(words) > _MAX_CORRECTED_WORDS else self.speller.correct(query))
 
     def _encode(self, texts: Sequence[str]) -> Floats:
-        """Encode documents: with their learned rows, or with inferred rows if training did not see them."""
-        rows = np.zeros((len(texts), self._width + 1), np.float32)
+        """Encode documents with their learned rows. Documents that the training did not see get zero vectors."""
         known = np.array([self._positions.get(key, -1) for key in text_keys(texts).tolist()], np.int64)
-        is_known = known >= 0
-        rows[is_known] = self._output_rows(known[is_known])
-        unseen = np.flatnonzero(~is_known).tolist()
-        if unseen:
-            rows[unseen] = self._inferred_rows([texts[row] for row in unseen])
-        vectors = self._completed(rows)
-        vectors[[row for row in unseen if not tokenize(texts[row])]] = 0
+        vectors = np.zeros((len(texts), self.dim), np.float32)
+        vectors[known >= 0] = self._completed(self._output_rows(known[known >= 0]))
         return vectors
 
     @cached_property
@@ -265,40 +257,6 @@ class Word2Doc(Model):
         """Return the rows (o, d) of documents, of shape (n_documents, H + 1)."""
         output, bias = self.layers["output"][positions], self.layers["output_bias"][positions]
         return np.concatenate([output, bias[:, None]], axis=1).astype(np.float32)
-
-    def _inferred_rows(self, texts: Sequence[str]) -> Floats:
-        """Return rows (o, d) for documents that training did not see, no longer than the longest learned row.
-
-        Args:
-            texts: The texts of n documents.
-
-        Returns:
-            Array of shape (n, H + 1).
-        """
-        rows = np.asarray(self.text_inputs(texts) @ self.layers["unseen"].astype(np.float32), np.float32)
-        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-        return np.asarray(rows * np.minimum(1, self._longest / np.maximum(lengths, 1e-12)), np.float32)
-
-    def text_inputs(self, texts: Sequence[str]) -> Floats:
-        """Return (h, 1) for the texts of documents, read as queries without correcting their words.
-
-        Only the first 2,000 words of a text are read. The context of a document excludes the document itself, so that
-        documents of the training have the same kind of input as unseen documents.
-
-        Args:
-            texts: The texts of n documents.
-
-        Returns:
-            Array of shape (n, H + 1), float32.
-        """
-        own = [self._positions.get(key, -1) for key in text_keys(texts).tolist()]
-        beginnings = [" ".join(tokenize(text)[:_READ_WORDS]) for text in texts]
-        contexts = []
-        for text, position in zip(beginnings, own, strict=True):
-            best = self.retriever.best(text, CONTEXT + 1)
-            contexts.append(best[best != position][:CONTEXT])
-        hidden = self._hidden(self.view.encode(beginnings), contexts)
-        return np.concatenate([hidden, np.ones((len(texts), 1), np.float32)], axis=1)
 
     @cached_property
     def _longest(self) -> float:
@@ -448,5 +406,4 @@ _LAYERS = (
     "hidden_bias",
     "output",
     "output_bias",
-    "unseen",
 )

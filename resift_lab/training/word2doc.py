@@ -48,10 +48,6 @@ RETRIEVER_WEIGHTS = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.97)
 # Maximum number of keywords that are used to choose a weight.
 _MAX_CHOOSING = 2000
-# Maximum number of documents to which the inference of unseen documents is fitted, and the strength of its penalty
-# relative to the mean square of the inputs.
-_MAX_FITTED = 5000
-_PENALTY = 0.1
 
 
 def train(
@@ -95,8 +91,7 @@ def train(
     saved = Checkpoint(checkpoint, inputs_digest(texts, vectors, options))
     network = _trained(examples, len(ids), options, saved, progress)
     report = {"options": asdict(options), "documents": len(ids), "pairs": len(pairs.queries)}
-    width = options.hidden + 1
-    layers = {**network.layers(), "unseen": np.zeros((width, width), np.float32)}
+    layers = network.layers()
     parts: dict[str, Any] = {
         "view": view,
         "retriever": retriever,
@@ -105,7 +100,6 @@ def train(
         "keys": text_keys(texts),
     }
     model = Word2Doc(ids=ids, **parts)
-    layers["unseen"] = _inference(model, texts, options.seed)
     retriever_weight, alpha = _best_weights(model, pairs.choosing, options.seed)
     why = {"why": f"word2doc, accuracy of {min(len(pairs.choosing), _MAX_CHOOSING)} held-out keywords"}
     parts["view"] = QueryView(replace_rows(vectors, vectors.matrix, scales=vectors.scales, info=_adapted(vectors, why)))
@@ -124,29 +118,6 @@ def _adapted(vectors: WordVectors, why: dict[str, str]) -> dict[str, Any]:
         why: The reason.
     """
     return {**(vectors.info or {}), "adapted": why}
-
-
-def _inference(model: Word2Doc, texts: Sequence[str], seed: int) -> NDArray[Any]:
-    """Fit the linear map that infers the output row and bias of a document that training did not see.
-
-    Ridge regression predicts the learned rows (o, d) of at most 5,000 documents from their texts (see
-    :meth:`resift.encoders.word2doc.Word2Doc.text_inputs`).
-
-    Args:
-        model: The trained network.
-        texts: The texts of its N documents.
-        seed: The seed of the choice of documents.
-
-    Returns:
-        The map, shape (H + 1, H + 1), float16.
-    """
-    rows = np.sort(np.random.default_rng(seed).permutation(len(texts))[:_MAX_FITTED])
-    inputs = model.text_inputs([texts[row] for row in rows]).astype(np.float64)
-    output, bias = model.layers["output"][rows].astype(np.float64), model.layers["output_bias"][rows, None]
-    covariance = inputs.T @ inputs
-    penalty = _PENALTY * float(np.trace(covariance)) / len(covariance) * np.eye(len(covariance))
-    solved = np.linalg.solve(covariance + penalty, inputs.T @ np.concatenate([output, bias], axis=1))
-    return np.asarray(solved, np.float16)
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,6 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "hidden_bias": floats(2),
         "output": floats(3, 2),
         "output_bias": floats(3),
-        "unseen": floats(3, 3),
     }
     kinds: dict[str, Any] = {
         "vectors": small,

@@ -174,9 +174,7 @@ def test_documents_are_recognised_by_their_words(trained: Word2Doc) -> None:
     learned = trained.encode(texts_of(documents)[:1])
     reordered = f"{documents.bodies[0].upper()} -- {documents.titles[0]}!"
     np.testing.assert_array_equal(trained.encode([reordered]), learned)
-    changed = trained.encode([f"{reordered} kalomi"])
-    assert np.abs(changed - learned).max() > 0.01
-    np.testing.assert_allclose(np.linalg.norm(changed), 1, rtol=1e-5)
+    assert not trained.encode([f"{reordered} kalomi"]).any()  # another document, which the training did not see
     assert not trained.encode([""]).any()
     assert not trained.encode_query("").any()
 
@@ -184,20 +182,8 @@ def test_documents_are_recognised_by_their_words(trained: Word2Doc) -> None:
 def test_long_texts_are_read_up_to_a_limit(trained: Word2Doc) -> None:
     long = "kalomi " * 2000
     np.testing.assert_array_equal(trained.encode_query(long), trained.encode_query(f"{long} nerpostu"))
-    np.testing.assert_array_equal(trained.text_inputs([long]), trained.text_inputs([f"{long} nerpostu"]))
     typed = trained.encode_query(" ".join(["kalomii"] * 33))
     assert np.abs(typed - trained.encode_query(" ".join(["kalomi"] * 33))).max() > 0  # not corrected
-
-
-def test_unseen_documents_get_inferred_vectors(trained: Word2Doc) -> None:
-    text = texts_of(corpus())[3] + " kalomi"
-    row = trained.text_inputs([text])[0] @ trained.layers["unseen"].astype(np.float32)
-    longest = max(
-        np.linalg.norm(np.append(o, d))
-        for o, d in zip(trained.layers["output"], trained.layers["output_bias"], strict=True)
-    )
-    row = row / max(longest, np.linalg.norm(row))
-    np.testing.assert_allclose(trained.encode([text])[0][:-1], row, atol=1e-3)
 
 
 def test_the_network_answers_searches_of_an_index(here: Path, trained: Word2Doc) -> None:
