@@ -17,7 +17,7 @@ Plot = tuple[Path, str]  # the file of a plot, and its alternative text
 DRAWN = {
     "RO-BoEW,": "RO-BoEW (labels)",
     "RN-BoF, 16": "RN-BoF (labels)",
-    "RO-BoEW as published": "RO-BoEW as published (labels)",
+    "untied RO-BoEW,": "untied RO-BoEW (labels)",
     "self-supervised": "adapted, without labels",
     "PV-DBOW": "paragraph vectors",
     "LSI": "LSI",
@@ -25,6 +25,12 @@ DRAWN = {
     "resift-en": "resift-en, packaged",
     "BoEW": "BoEW, untrained",
 }
+
+
+def is_drawable(title: str, found: Reports) -> bool:
+    """Return whether every row that the plots of a table show has reports."""
+    shown = [name for name in found if title.startswith("Effect of") or name.startswith(tuple(DRAWN))]
+    return all(found[name] for name in shown)
 
 
 def plots_of(title: str, found: Reports, folder: Path) -> list[Plot]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import paper_plots
-from paper_rows import WORK, Figure, Report, Row, Table
+from paper_rows import WORK, Report, Row, Table
 
 from resift.encoders.builders import build_model
 from resift.encoders.registry import load_model
@@ -34,17 +34,57 @@ def percent(values: Sequence[float]) -> str:
     return mean if len(values) < 2 else f"{mean} ±{100 * np.std(values, ddof=1):.1f}"
 
 
-def cells(row: Row, columns: dict[str, Figure], reports: Sequence[Report]) -> list[str]:
+Cells = dict[tuple[str, str, str], str]
+"""Values of docs/results/ by the title of the table (without its part in brackets), the row and the column."""
+
+
+def short_title(title: str) -> str:
+    """Return a title without its part in brackets, which names the paper, and without its corpus."""
+    return title.partition(" (")[0]
+
+
+def present_cells(folder: Path) -> Cells:
+    """Read the values of all tables in a folder of Markdown pages, without the values of papers in brackets."""
+    values: Cells = {}
+    for page in folder.glob("*.md"):
+        title, head = "", list[str]()
+        for line in page.read_text("utf-8").splitlines():
+            texts = [text.strip() for text in line.strip("|").split("|")]
+            if line.startswith("## "):
+                title = short_title(line.removeprefix("## "))
+            if not line.startswith("|"):
+                head = []
+            elif not head:
+                head = texts
+            elif not line.startswith("|---"):
+                for column, text in zip(head[1:], texts[1:], strict=True):
+                    values[title, texts[0], column] = text.partition(" (")[0]
+    return values
+
+
+def cells(row: Row, table: Table, reports: Sequence[Report], present: Cells) -> list[str]:
     """Return the cells of a row: its name, and for each column the value, with the paper's value in brackets.
 
-    Rows without a report have – as value.
+    Without a report, a value is the present value of the page, or – if the page has none.
     """
     texts = [row.name]
-    for position, figure in enumerate(columns.values()):
+    for position, figure in enumerate(table.columns.values()):
         paper = row.paper[position] if position < len(row.paper) else None
-        ours = percent([figure(report) for report in reports]) if reports else "–"
+        earlier = earlier_cell(present, table, row.name, position)
+        ours = percent([figure(report) for report in reports]) if reports else earlier
         texts.append(ours if paper is None else f"{ours} ({paper:.2f})")
     return texts
+
+
+def earlier_cell(present: Cells, table: Table, row: str, position: int) -> str:
+    """Return the value of a row in a column of the present page, or – if the page has none.
+
+    Combined tables have a column for each corpus, whose cells contain all values of the corpus.
+    """
+    column = list(table.columns)[position]
+    if combined := present.get((table.title.partition(": ")[0], row, table.corpus)):
+        return combined.split(", ")[position]
+    return present.get((short_title(table.title), row, column), "–")
 
 
 def page_of(title: str) -> str:
@@ -52,7 +92,7 @@ def page_of(title: str) -> str:
     return next((page for words, page in PAGES.items() if words in title), "boew")
 
 
-Filled = tuple[Table, Sequence[list[str]], Sequence[paper_plots.Plot]]  # a table, its cells, and its plots
+Filled = tuple[Table, Sequence[list[str]], Sequence[str]]  # a table, its cells, and its plots in Markdown
 
 
 def pages(tables: Iterable[Filled], folder: Path) -> dict[str, str]:
@@ -79,18 +119,36 @@ def section(together: Sequence[Filled], folder: Path) -> str:
         rows = [[same[0][0], *(", ".join(row[1:]) for row in same)] for same in aligned]
     drawn = [plot for _, _, plots in together for plot in plots]
     if not drawn and len(rows) > 2:
-        drawn = [paper_plots.dots(title, head, rows, folder)]
+        drawn = [image(paper_plots.dots(title, head, rows, folder))]
     lines = [f"## {title}", "", *([table.note, ""] if table.note else [])]
     lines += [f"| | {' | '.join(head)} |", f"|{'---|' * (len(head) + 1)}"]
     lines += [f"| {' | '.join(row)} |" for row in rows]
-    for file, words in drawn:
-        lines += ["", f"![{words}](../{file.parent.name}/{file.name})"]
+    for line in drawn:
+        lines += ["", line]
     return "\n".join(lines)
 
 
-def plots(table: Table, reports: dict[str, list[Report]], folder: Path) -> list[paper_plots.Plot]:
-    """Draw the plots of a table for which there are reports and models."""
-    return [*paper_plots.plots_of(table.title, reports, folder), *document_maps(table, folder)]
+def image(plot: paper_plots.Plot) -> str:
+    """Return a plot with its alternative text in Markdown."""
+    file, words = plot
+    return f"![{words}](../{file.parent.name}/{file.name})"
+
+
+def plots(table: Table, reports: dict[str, list[Report]], folder: Path) -> list[str]:
+    """Draw the plots of a table, and return them in Markdown.
+
+    A plot is drawn only if all rows that it shows have reports. Otherwise the plots of the present page remain.
+    """
+    if not paper_plots.is_drawable(table.title, reports):
+        return present_plots(folder.parent / "results" / f"{page_of(table.title)}.md", table.title)
+    drawn = [*paper_plots.plots_of(table.title, reports, folder), *document_maps(table, folder)]
+    return [image(plot) for plot in drawn]
+
+
+def present_plots(page: Path, title: str) -> list[str]:
+    """Return the plots of a table in the present page, as lines of Markdown. Dot plots are left out."""
+    lines = page.read_text("utf-8").partition(f"\n## {title}\n")[2].partition("\n## ")[0].splitlines()
+    return [line for line in lines if line.startswith("![") and not line.startswith("![The table as a dot plot")]
 
 
 def document_maps(table: Table, folder: Path) -> list[paper_plots.Plot]:

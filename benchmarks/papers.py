@@ -3,8 +3,8 @@
 Each row of docs/results/ is the result of an evaluation command, in some cases after a training command. ``--commands``
 prints these commands. Results are stored in .resift/papers/results, in a JSON file per command and seed. An interrupted
 run therefore continues where it stopped. Delete the folder to run everything again. ``--only TEXT`` runs only rows
-whose table or name contains TEXT, and takes all other rows from earlier runs. If a command fails, its error is printed
-and the row stays empty. Needs the extras ``train``, ``distill`` and ``eval``.
+whose table or name contains TEXT. All other rows come from earlier runs, or remain as docs/results/ shows them. If a
+command fails, its error is printed. Needs the extras ``train``, ``distill`` and ``eval``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from paper_report import cells, pages, percent, plots
+from paper_report import cells, pages, percent, plots, present_cells
 from paper_rows import WORK, Report, Row, Table
 from paper_tables import HELD_OUT, tables
 
@@ -152,10 +152,10 @@ def main() -> None:
         sys.exit("RESIFT_DATA is not set. Set it to the folder with the evaluation data.")
     os.chdir(ROOT)
     prepare()
-    parts = []
+    parts, present = [], present_cells(ROOT / "docs" / "results")
     for table in tables():
         reports = reports_of(table, options.only, options.report)
-        rows = [cells(row, table.columns, reports[row.name]) for row in table.rows]
+        rows = [cells(row, table, reports[row.name], present) for row in table.rows]
         parts.append((table, rows, plots(table, reports, ROOT / "docs" / "plots")))
     write(pages(parts, ROOT / "docs" / "plots"))
 

@@ -8,11 +8,14 @@
 ``pv-dbow:K``          Paragraph vectors, distributed bag of words (Le and Mikolov 2014; gensim).
 ``mean-plain``         Unweighted mean of word vectors.
 ``dynamax``            Fuzzy Jaccard similarity of word vectors (Zhelezniak et al. 2019). Sentence pairs only.
+``sfbow-counts``       Static fuzzy bag of words that multiplies memberships by word counts (Muffo et al. 2021, eq. 6).
 ``sif``                SIF-weighted mean without the first singular vector of the documents (Arora et al. 2017).
 ``model2vec``          Mean of word vectors times log(rank + 2), scaled to unit length (the pooling of model2vec).
 ``adapted``            Weighted mean of word vectors, adapted to the documents without labels (``resift train self``).
 ``late``               Untrained late interaction with the idf of the documents
                        (:mod:`resift.encoders.late_interaction`).
+``svm:T,FILE``         Class probabilities of a linear SVM on tf-idf, trained on the labelled documents of FILE, with
+                       the softmax temperature T.
 ``st:FOLDER``          A sentence-transformers model (extra ``distill``).
 path of a folder       A model or reranker that ``resift model`` or ``resift train`` has saved.
 any other name         An untrained model, see :func:`resift.encoders.builders.build_model`.
@@ -24,6 +27,7 @@ any other name         An untrained model, see :func:`resift.encoders.builders.b
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,11 +44,13 @@ from resift.vectors.similarity import SIMILARITIES
 from resift.vectors.table import WordVectors
 from resift_lab.evaluation.baselines.bm25 import BM25
 from resift_lab.evaluation.baselines.dynamax import DynaMaxPairs
+from resift_lab.evaluation.baselines.fuzzy_counts import FuzzyCounts
 from resift_lab.evaluation.baselines.late_interaction import Late
 from resift_lab.evaluation.baselines.lsi import Lsi
 from resift_lab.evaluation.baselines.means import mean_system
 from resift_lab.evaluation.baselines.paragraph_vectors import ParagraphVectors
 from resift_lab.evaluation.baselines.sif import Sif
+from resift_lab.evaluation.baselines.svm import Svm
 from resift_lab.evaluation.baselines.terms import without_stop_words
 from resift_lab.evaluation.baselines.tfidf import TfIdf
 from resift_lab.evaluation.system import Encoder, System, Taught
@@ -100,11 +106,12 @@ _BASELINES = {
     "pv-dbow": Baseline("pv-dbow:K", lambda source, size: ParagraphVectors(size, source.seed), 1, 1),
     "mean-plain": Baseline("mean-plain", lambda source: mean_system(source.table(), "none")),
     "dynamax": Baseline("dynamax", lambda source: DynaMaxPairs(source.table())),
+    "sfbow-counts": Baseline("sfbow-counts", lambda source: FuzzyCounts(source.table())),
     "sif": Baseline("sif", lambda source: Sif(source.table())),
     "model2vec": Baseline("model2vec", lambda source: mean_system(source.table(), "zipf")),
     "late": Baseline("late", lambda source: Late(None, source.vectors)),
 }
-BASELINES = (*(baseline.form for baseline in _BASELINES.values()), "adapted", "st:FOLDER")
+BASELINES = (*(baseline.form for baseline in _BASELINES.values()), "svm:T,FILE", "adapted", "st:FOLDER")
 """Names of the baselines, with placeholders for parameters."""
 
 
@@ -136,6 +143,8 @@ def build_system(
     source = Source(vectors, seed)
     if (kind == "adapted" and not options) or (kind == "st" and options):
         system = _learner(kind, learners)(source, options)
+    elif kind == "svm":
+        system = _svm(name, options)
     elif kind in _BASELINES:
         system = _BASELINES[kind].build(source, *_parameters(name, _BASELINES[kind]))
     else:
@@ -225,6 +234,22 @@ def _learner(kind: str, learners: Mapping[str, Learner] | None) -> Learner:
         message = f"system {kind!r} cannot be built, because no function for it was passed"
         raise BadInput(message, value=kind, expected="an entry in the argument `learners`")
     return learners[kind]
+
+
+def _svm(name: str, options: str) -> Svm:
+    """Train a linear classifier as a retrieval system.
+
+    Args:
+        name: The name of the system, for error messages.
+        options: The softmax temperature and the file of labelled documents, separated by a comma.
+
+    Raises:
+        BadInput: If the temperature or the file is missing or invalid.
+    """
+    temperature, _, file = options.partition(",")
+    if not file or not re.fullmatch(r"\d+(\.\d+)?|\.\d+", temperature):
+        raise BadInput(f"unknown encoder {name!r}", value=name, expected="svm:T,FILE, with a number T above 0")
+    return Svm(file, float(temperature))
 
 
 def _parameters(name: str, baseline: Baseline) -> list[int]:

@@ -8,9 +8,10 @@ The loss is either the entropy of the classes within the clusters (equation 13) 
 cross-entropy between each document's cluster and its class. The second form also fixes which cluster belongs to which
 class.
 
-Two things are not in the paper: the weights of words in the mean are trained too, and with ``tied`` clusters the
-centres, which start as the mean vectors of the classes, are trained at a low rate. A step updates only the words of its
-batch.
+Three things are not in the paper. The weights of words in the mean are trained too. With ``tied`` clusters the
+centres, which start as the mean vectors of the classes, are trained at a low rate, and without them the centres are
+computed again before each epoch. The learning rates fall to 0. The option ``published`` switches all of this off. A
+step updates only the words of its batch.
 """
 
 from __future__ import annotations
@@ -66,10 +67,12 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
                 expected=f"at most {len(table)}",
             )
         codebook = learn_codebook(table, options.codewords, options.seed)
+        self._weighted = not options.published
         # The logarithm of a weight is trained, so a weight of 0 could never change.
         weights = np.maximum(table.weights, _MIN_WEIGHT * table.weights.max())[:, None]
+        log_weights = np.log(weights) if self._weighted else np.zeros_like(weights)
         self.rows = torch.nn.Parameter(torch.from_numpy(table.rows().copy()))
-        self.log_weights = torch.nn.Parameter(torch.from_numpy(np.log(weights)))
+        self.log_weights = torch.nn.Parameter(torch.from_numpy(log_weights), requires_grad=self._weighted)
         self.codebook = torch.nn.Parameter(torch.from_numpy(codebook.copy()))
         self._add_width_and_head(options)
 
@@ -182,13 +185,15 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
         """Group the parameters by optimiser and learning rate.
 
         Args:
-            rate: The learning rate of most parameters. Word weights have three times this rate. The width of the
-                codewords has a tenth of it.
+            rate: The learning rate of most parameters. Word weights have three times this rate, unless they are
+                constant. The width of the codewords has a tenth of it.
 
         Returns:
             The parameter groups for ``torch.optim.Adam``, and the parameter groups for ``torch.optim.SparseAdam``.
         """
-        sparse = [{"params": [self.rows], "lr": rate}, {"params": [self.log_weights], "lr": 3 * rate}]
+        sparse: list[dict[str, Any]] = [{"params": [self.rows], "lr": rate}]
+        if self._weighted:
+            sparse.append({"params": [self.log_weights], "lr": 3 * rate})
         dense = [value for name, value in self.named_parameters() if name not in ("rows", "log_weights", "width")]
         return [{"params": dense, "lr": rate}, {"params": [self.width], "lr": rate / 10}], sparse
 
@@ -211,7 +216,8 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
         with torch.no_grad():
             untrained_memberships = self.membership(torch.from_numpy(unit_rows(vectors.rows()[untrained])))
             memberships = torch.cat([self.membership(self.rows), untrained_memberships]).numpy()
-            weights = np.concatenate([self.log_weights.exp().numpy()[:, 0], vectors.weights[untrained]])
+            untrained_weights = vectors.weights[untrained] if self._weighted else np.ones(len(untrained), np.float32)
+            weights = np.concatenate([self.log_weights.exp().numpy()[:, 0], untrained_weights])
         trained = WordVectors(words, memberships, weights, info={**vectors.info, "trained": info})
         return Model(
             self.name(),

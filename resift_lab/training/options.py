@@ -113,17 +113,23 @@ class ClusterOptions:
 
 @dataclass(frozen=True)
 class RoBoewOptions(ClusterOptions):
-    """Settings of RO-BoEW and of its training: the settings of :class:`ClusterOptions`, and ``min_count``.
+    """Settings of RO-BoEW and of its training: those of :class:`ClusterOptions`, ``min_count`` and ``published``.
 
     The defaults were chosen on parts of three training sets.
 
     Attributes:
         min_count: The minimum document frequency of a word that is trained.
+        published: If true, training follows Algorithm 1 of the paper without additions: clusters are not tied, the
+            cluster centres are the class means before training, all words have the weight 1, and the learning rates are
+            constant.
     """
 
     min_count: int = 2
+    published: bool = False
 
     def __post_init__(self) -> None:
+        if self.published:
+            object.__setattr__(self, "tied", False)
         super().__post_init__()
         at_least(1, self, "min_count")
 

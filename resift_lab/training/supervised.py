@@ -180,12 +180,14 @@ class _Run:
         """
         size, segments = len(self.targets), np.arange(self.network.segments)
         order = np.random.default_rng([self.options.seed, self.epochs]).permutation(size)
-        # Tied centres are trained. Other centres are the means of the classes, which change with the vectors.
-        if self.epochs and not self.options.tied:
+        # Tied centres are trained. Other centres are the means of the classes, which change with the vectors. In the
+        # paper they are computed once.
+        if self.epochs and not (self.options.tied or self.options.published):
             self.centres.data.copy_(self._class_means())
         for start in range(0, size, self.options.batch):
             batch = order[start : start + self.options.batch]
-            self._set_rates(1 - (self.epochs + start / size) / self.options.epochs)
+            if not self.options.published:
+                self._set_rates(1 - (self.epochs + start / size) / self.options.epochs)
             counts = self.counts[(batch[:, None] * len(segments) + segments).ravel()]
             self._step(entropy(self.network(counts), self.targets[batch], self.centres, self.options))
             report(len(batch))

@@ -74,6 +74,38 @@ def test_pooling_of_means(folder: str, vectors: WordVectors) -> None:
         np.testing.assert_allclose(found, pooled / np.linalg.norm(pooled), rtol=1e-5)
 
 
+def test_fuzzy_counts_follow_equation_6(folder: str, vectors: WordVectors) -> None:
+    system, rows = build_system("sfbow-counts", folder), vectors.rows() * vectors.weights[:, None]
+    fire, the = rows[vectors.index["fire"]], rows[vectors.index["the"]]
+    found = system.queries(["the fire the", "fire", "qqq"])
+    np.testing.assert_allclose(found[0], np.maximum(np.maximum(2 * the, fire), 0), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found[1], np.maximum(fire, 0), rtol=1e-5, atol=1e-6)
+    assert not found[2].any()
+
+
+def test_an_svm_encodes_texts_by_class_probabilities(tmp_path: Path) -> None:
+    records = documents(60, 0)
+    file = tmp_path / "labelled.jsonl"
+    file.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
+    texts, labels = ([record[name] for record in records] for name in ("text", "label"))
+    sharp, soft = (build_system(f"svm:{temperature},{file}").queries(texts) for temperature in (0.1, 1))
+    np.testing.assert_allclose(sharp.sum(axis=1), 1, rtol=1e-5)
+    classes = sorted(set(labels))
+    assert sharp.shape == (60, len(classes))
+    assert [classes[column] for column in sharp.argmax(axis=1)] == labels
+    np.testing.assert_array_equal(sharp.argmax(axis=1), soft.argmax(axis=1))
+    assert (sharp.max(axis=1) > soft.max(axis=1)).all()
+
+
+@pytest.mark.parametrize("name", ["svm", "svm:1", "svm:0,{file}", "svm:x,{file}", "svm:1,{single}"])
+def test_an_svm_needs_a_temperature_and_a_file_with_two_classes(tmp_path: Path, name: str) -> None:
+    file, single = tmp_path / "labelled.jsonl", tmp_path / "single.jsonl"
+    file.write_text('{"text": "fire fire", "label": "a"}\n{"text": "rain rain", "label": "b"}\n', "utf-8")
+    single.write_text('{"text": "fire", "label": "a"}\n', "utf-8")
+    with pytest.raises(BadInput, match=r"unknown encoder|temperature|single class"):
+        build_system(name.format(file=file, single=single))
+
+
 words_of_texts = st.lists(st.sampled_from(["bush", "fire", "army", "zzz", "xq7", "the"]), max_size=6).map(" ".join)
 
 

@@ -26,7 +26,7 @@ from resift_lab.training.documents import segment_counts
 from resift_lab.training.labels import class_shares, hold_out
 from resift_lab.training.options import ENTROPIES, RnBofOptions, RoBoewOptions
 from resift_lab.training.rnbof import untrained_network
-from resift_lab.training.supervised import train
+from resift_lab.training.supervised import _Run, train
 from resift_lab.training.vocabulary import vocabulary
 
 GREEK = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
@@ -37,6 +37,7 @@ KINDS = {
     "ro-boew": RoBoewOptions(**SMALL),
     "ro-boew, entropy": RoBoewOptions(**SMALL, tied=False),
     "ro-boew, euclidean": RoBoewOptions(**SMALL, entropy="euclidean"),
+    "ro-boew, published": RoBoewOptions(**SMALL, published=True),
     "rn-bof": RnBofOptions(**SMALL, size=4),
     "rn-bof, segments": RnBofOptions(**SMALL, size=7, segments=3),
 }
@@ -172,6 +173,23 @@ def test_exported_model_equals_the_network(
     assert model.table.index["unseen"] >= 0
     float16 = model.encode(texts).astype(np.float16)
     np.testing.assert_allclose(float16.astype(np.float32), model.encode(texts), atol=1e-3)
+
+
+def test_published_training_has_equal_weights_fixed_centres_and_constant_rates(
+    table: WordVectors, corpus: tuple[list[str], list[str]], trained: Callable[[str], tuple[Model, dict[str, Any]]]
+) -> None:
+    model, _ = trained("ro-boew, published")
+    np.testing.assert_array_equal(model.table.weights, np.ones(len(model.table), np.float32))
+    texts, labels = corpus
+    run = _Run(texts, class_shares(labels)[1], table, KINDS["ro-boew, published"])
+    centres, rates = run.centres.detach().clone(), [group["lr"] for group in run.optimizers[0].param_groups]
+    before = run.network.encode(run.counts)
+    for _ in range(2):
+        run.epoch(lambda documents: None)
+    assert not np.array_equal(run.network.encode(run.counts), before)
+    torch.testing.assert_close(run.centres, centres, rtol=0, atol=0, check_stride=False)
+    assert [group["lr"] for group in run.optimizers[0].param_groups] == rates
+    assert not RoBoewOptions(published=True).tied
 
 
 @pytest.mark.parametrize("kind", ["ro-boew", "rn-bof, segments"])
