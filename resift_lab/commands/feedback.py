@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from resift_lab.evaluation.feedback.bench import FeedbackBench
     from resift_lab.evaluation.feedback.protocol import FeedbackProtocol
 
-# Codewords of the model that ranks first in the paper's protocol.
-_CODEWORDS = 64
-
 
 @click.command("feedback", epilog="Example: resift eval feedback DIR --method ridge+lexical")
 @click.argument("folder", required=False, metavar="[DIR]")
@@ -88,7 +85,7 @@ def feedback(
 
     With --train and --test, documents with the same label as the query are relevant. Equal numbers of relevant and
     irrelevant documents among the first 30 are judged (Passalis and Tefas 2018, Table 5), and the whole collection is
-    ranked again.
+    ranked again by the same system.
 
     With --turns, each turn of a conversation after a positive mark is searched with the session (ndcg@5) and without
     (ndcg@5_without_session). Further metrics leave out the marked documents (residual) or the hits without a judgement
@@ -108,7 +105,7 @@ def feedback(
             )
         _measure_turns(turns, rewritten, alpha, methods[0], choice)
         return
-    protocol = _protocol(choice, **sources)
+    protocol = _protocol(**sources)
     bench = _bench(protocol.documents, protocol.queries, alpha, choice, protocol.whole)
     facts = {**asdict(options), "documents": len(bench.documents), "encoder": choice.name, "alpha": bench.alpha}
     facts["skipped"] = protocol.skipped
@@ -140,13 +137,10 @@ def _checked_methods(methods: tuple[str, ...]) -> tuple[str, ...]:
     return methods or (DEFAULT_METHOD,)
 
 
-def _protocol(
-    choice: SystemChoice, folder: str | None, train: str | None, test: str | None, unjudged: str | None
-) -> FeedbackProtocol:
+def _protocol(folder: str | None, train: str | None, test: str | None, unjudged: str | None) -> FeedbackProtocol:
     """Return the evaluation protocol for a folder in BEIR's layout, or for two files of labelled documents.
 
     Args:
-        choice: The retrieval system and the seed from the command line.
         folder: The folder, or None.
         train: The file of labelled documents to search, or None.
         test: The file of labelled documents that serve as queries, or None.
@@ -156,7 +150,6 @@ def _protocol(
     Raises:
         BadInput: If there is neither a folder nor a pair of files, or if there are both.
     """
-    from resift.vectors.packaged import load_vectors
     from resift_lab.evaluation.data import read_classes, read_collection
     from resift_lab.evaluation.feedback.graded import Graded
     from resift_lab.evaluation.feedback.same_class import SameClass
@@ -169,12 +162,7 @@ def _protocol(
         raise BadInput(
             "the documents are missing or ambiguous", expected="either DIR, or both --train FILE and --test FILE"
         )
-    first = None
-    if choice.encoder == "adapted":
-        # The first ranking is by a model without adaptation, as in the paper. With adapted vectors, the first ranking
-        # would already be better, and feedback would improve it less.
-        first = choice.named(f"boew:{min(_CODEWORDS, len(load_vectors(choice.vectors)))}")
-    return SameClass(read_classes(train), read_classes(test), first)
+    return SameClass(read_classes(train), read_classes(test))
 
 
 def _bench(

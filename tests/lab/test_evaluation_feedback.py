@@ -343,9 +343,6 @@ def test_command_line(tmp_path: Path, vectors: WordVectors) -> None:
     assert report["encoder"] == "adapted"
     plain = json.loads(run(*arguments, "--encoder", "mean", "--method", "ridge", "--json"))
     assert plain["encoder"] == "mean"
-    assert (
-        plain["compare"]["map11"] != report["compare"]["map11"]
-    )  # the first ranking of adapted vectors comes from a codebook
     assert "ridge+lexical" in run(*arguments, "--set", "noise=0.3", "--set", "rounds=2")
     carried = json.loads(run(*arguments, "--topics", "--json"))
     assert set(carried["related"]) == {"queries", "all_judged", "before", "after", "whole"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,6 @@ from resift_lab.evaluation.data import Classes
 from resift_lab.evaluation.feedback.bench import FeedbackBench, Scores
 from resift_lab.evaluation.feedback.protocol import FeedbackProtocol
 from resift_lab.evaluation.metrics import interpolated_precision_at, map11, precision_at
-from resift_lab.evaluation.pairwise import similarity_blocks
-from resift_lab.evaluation.system import System
 
 _TOP = 30  # the user judges documents among this many first ones
 
@@ -26,7 +24,6 @@ class SameClass(FeedbackProtocol):
     Args:
         train: Labelled documents to search.
         test: Labelled documents that serve as queries. Queries whose label does not occur in ``train`` are skipped.
-        first_system: System that computes the initial ranking. None uses a search without a session.
 
     Raises:
         BadInput: If all queries are skipped.
@@ -38,7 +35,7 @@ class SameClass(FeedbackProtocol):
     name, whole = "classes", True
     metrics = ("map11", "p@10", "ip@10", "residual_map11", "residual_ip@10")
 
-    def __init__(self, train: Classes, test: Classes, first_system: System | None = None) -> None:
+    def __init__(self, train: Classes, test: Classes) -> None:
         numbers = {label: number for number, label in enumerate(dict.fromkeys(train.labels))}
         known = [row for row, label in enumerate(test.labels) if label in numbers]
         if not known:
@@ -47,13 +44,9 @@ class SameClass(FeedbackProtocol):
         self.skipped = len(test.labels) - len(known)
         self._document_classes = np.array([numbers[label] for label in train.labels])
         self._query_classes = np.array([numbers[test.labels[row]] for row in known])
-        self._first = None if first_system is None else _scorer(first_system, self.documents, self.queries)
 
     def first(self, bench: FeedbackBench, query: int) -> Scores:
-        """Return the initial ranking of a query.
-
-        The constructor's argument ``first_system`` computes the ranking. If this argument was None, the ranking comes
-        from a search without a session.
+        """Return the ranking of a search without a session.
 
         Args:
             bench: Documents and queries.
@@ -62,7 +55,7 @@ class SameClass(FeedbackProtocol):
         Returns:
             The scores of the N documents, shape (N,).
         """
-        return bench.served(query) if self._first is None else self._first(query)
+        return bench.served(query)
 
     def judgements(self, query: int, ranking: NDArray[np.int64], count: int) -> list[tuple[int, float]]:
         """Judge the best relevant and the best irrelevant documents among the first 30 of a ranking.
@@ -122,23 +115,3 @@ class SameClass(FeedbackProtocol):
         other = np.flatnonzero(~same)
         same[query] = False
         return np.flatnonzero(same), other
-
-
-def _scorer(system: System, documents: Sequence[str], queries: Sequence[str]) -> Callable[[int], Scores]:
-    """Fit a retrieval system on documents, and return a function that scores the documents for a query.
-
-    Args:
-        system: The retrieval system to fit.
-        documents: The texts of the N documents.
-        queries: The texts of the queries.
-
-    Returns:
-        A function that takes the position of a query and returns its similarity to each document, shape (N,).
-    """
-    database, rows = system.fit(documents), system.queries(queries)
-
-    def scores(query: int) -> Scores:
-        _, block = next(similarity_blocks(rows[query : query + 1], database, system.similarity))
-        return np.asarray(block[0])
-
-    return scores
