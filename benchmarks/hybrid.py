@@ -4,16 +4,17 @@
     RESIFT_DATA=… python benchmarks/hybrid.py cost [--quick]                # search times
 
 $RESIFT_DATA contains collections in BEIR's layout and ``minilm/COLLECTION.npz``, their vectors by all-MiniLM-L6-v2.
+$RESIFT_ST, a folder of this model, is needed for a collection without such a file.
 OPENSEARCH_URL is the address of a cluster. By default the benchmark starts a node. The indices
 resift-benchmark-hybrid-COLLECTION have a text field (analyzer ``english``) and a ``knn_vector`` field.
 
 A hybrid query combines a lexical query and a k-NN query, with 100 hits and a weight of one half each. The first k hits
 of the search without a session are marked by the judgements of the collection. Then the body that ``/v1/rewrite``
 returns is searched. Values are nDCG@10 x 100 without the marked documents (in the ranking and in the ideal ranking),
-over queries with another relevant document. For ``chorus``, which has shallow pools, only hits with a judgement are
-marked and counted (condensed ranking: Sakai 2007). "page one" is the share of relevant marks among the first ten hits
-that stay there. Intervals are 95 % bootstrap intervals over queries (seed 0). ``--quick`` uses MEDLINE only, or fewer
-rounds.
+over queries with another relevant document. For the collections CONDENSED, which have shallow pools, only hits with a
+judgement are marked and counted (condensed ranking: Sakai 2007). "page one" is the share of relevant marks among the
+first ten hits that stay there. Intervals are 95 % bootstrap intervals over queries (seed 0). ``--quick`` uses MEDLINE
+only, or fewer rounds.
 """
 
 from __future__ import annotations
@@ -37,10 +38,12 @@ from speed_timing import Spread, seconds
 from resift.reranker import Config, create_app
 from resift_lab.evaluation.data import Collection, read_collection
 from resift_lab.evaluation.metrics import ndcg_at
+from resift_lab.evaluation.registry import build_system
 from resift_lab.evaluation.significance import bootstrap_mean
+from resift_lab.training.systems import LEARNERS
 
 COLLECTIONS = ("cranfield", "cisi", "medline", "vaswani", "chorus")
-CONDENSED = ("chorus",)
+CONDENSED = ("chorus", "dl19-pool", "csfcube")
 MARKS, DEPTH, PAGE = (1, 2, 5, 10), 100, 10
 TECHNIQUES = ("min_max", "z_score", "rrf")
 COST_MARKS, WARM, ROUNDS, QUICK_ROUNDS = 5, 8, 25, 5
@@ -75,16 +78,13 @@ class Searched:
     """
 
     def __init__(self, url: str, name: str, store: str) -> None:
-        folder = Path(os.environ["RESIFT_DATA"])
-        self.collection: Collection = read_collection(folder / name)
-        with np.load(folder / "minilm" / f"{name}.npz") as file:
-            vectors = dict(zip(file["document_ids"].tolist(), file["documents"], strict=True))
-            queries = dict(zip(file["query_ids"].tolist(), file["queries"], strict=True))
+        self.collection: Collection = read_collection(Path(os.environ["RESIFT_DATA"]) / name)
         self.name, self.index = name, f"resift-benchmark-hybrid-{name}"
+        self.document_vectors, queries = vectors_of(name, self.collection)
         self.vectors = [numbers(queries[id]) for id in self.collection.query_ids]
         self.client = OpenSearch(url, timeout=60)
         if not self.client.indices.exists(index=self.index):
-            self._fill(vectors)
+            self._fill(self.document_vectors)
         self.reranker = create_app(Config(engine=url, store=store)).test_client()
 
     def _fill(self, vectors: dict[str, Any]) -> None:
@@ -126,7 +126,9 @@ class Searched:
         self._post("feedback", session=session, index=self.index, query=text, **marks)
         request = {**body, "ext": {"ml_inference": {"query": text, "session": session}}}
         answer = self._post("rewrite", index=self.index, body=request)
-        if answer["resift"]["outcome"] != "rewritten":
+        # documents without a text have no vector, so the query vector cannot be moved by them
+        unmoved = not any(np.any(self.document_vectors[id]) for id in marked)
+        if answer["resift"]["outcome"] != ("no_vectors" if unmoved else "rewritten"):
             raise RuntimeError(f"{self.name}, {text!r}: {answer['resift']}")
         return {name: value for name, value in answer["body"].items() if name != "ext"}
 
@@ -135,6 +137,29 @@ class Searched:
         if answer.status_code != 200:
             raise RuntimeError(f"/v1/{path}: {answer.status_code} {answer.get_data(as_text=True)[:300]}")
         return answer.get_json()
+
+
+def vectors_of(name: str, collection: Collection) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the vectors of the documents and of the queries of a collection by id, from all-MiniLM-L6-v2.
+
+    If $RESIFT_DATA/minilm has no file of the collection, the model in $RESIFT_ST encodes the texts. The vectors are
+    stored in .resift/minilm.
+    """
+    files = [folder / "minilm" / f"{name}.npz" for folder in (Path(os.environ["RESIFT_DATA"]), Path(".resift"))]
+    path = next((file for file in files if file.exists()), files[1])
+    if not path.exists():
+        model = build_system(f"st:{os.environ['RESIFT_ST']}", learners=LEARNERS)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(
+            path,
+            documents=model.fit(collection.documents),
+            document_ids=collection.document_ids,
+            queries=model.queries(collection.queries),
+            query_ids=collection.query_ids,
+        )
+    with np.load(path) as file:
+        documents = dict(zip(file["document_ids"].tolist(), file["documents"], strict=True))
+        return documents, dict(zip(file["query_ids"].tolist(), file["queries"], strict=True))
 
 
 def numbers(row: Any) -> list[float]:
