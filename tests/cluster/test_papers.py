@@ -1,0 +1,126 @@
+"""The commands of docs/papers.md run on a real OpenSearch, in their order, with a small corpus."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opensearchpy import OpenSearch
+from ports import free_port
+
+import resift
+
+PAGE = Path(__file__).parents[2] / "docs" / "papers.md"
+BLOCKS = re.findall(r"```sh\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+INDICES = sorted(set(re.findall(r"--index (\S+)", "\n".join(BLOCKS))))
+# word classes without a common meaning, so that only the labels show which words belong together
+CLASSES = {
+    "a": ["violin", "iron", "monday", "butter", "planet", "soldier"],
+    "b": ["apple", "justice", "winter", "engine", "poetry", "harbour"],
+    "c": ["spider", "market", "window", "doctor", "desert", "music"],
+}
+NOISE = ["paper", "river", "garden", "machine", "letter", "mountain", "school", "bridge", "island", "kitchen", "horse"]
+SHELL = """
+PATH="{bin}:$PATH"
+exec 2>&1
+trap 'kill $(jobs -p) 2>/dev/null; wait 2>/dev/null' EXIT
+"""
+WAIT = "for _ in $(seq 600); do curl -sf http://127.0.0.1:{port}/healthz > /dev/null && break; sleep 0.2; done"
+
+
+def documents() -> list[dict[str, Any]]:
+    """Return 150 labelled documents, each with three words of its class and five other words.
+
+    Full stops separate the words into keywords of two words, which word2doc learns from.
+    """
+    rng = random.Random(1)
+    made = []
+    for number in range(150):
+        label = "abc"[number % 3]
+        words = rng.sample(CLASSES[label], 3) + rng.sample(NOISE, 5)
+        rng.shuffle(words)
+        text = ". ".join(" ".join(words[i : i + 2]) for i in range(0, len(words), 2))
+        made.append({"id": str(number), "title": " ".join(words[:2]), "text": text, "label": label})
+    return made
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Write the files that the page names, and return their folder."""
+    monkeypatch.chdir(tmp_path)
+    rng, made = random.Random(2), documents()
+    write_lines(tmp_path / "docs.jsonl", made)
+    questions, judgements = [], ["query-id\tcorpus-id\tscore"]
+    for number in range(4 * len(made)):
+        # noise words of other documents, which a network can learn to ignore
+        document = made[number % len(made)]
+        content = [word for word in document["text"].replace(".", "").split() if word not in NOISE]
+        questions.append({"_id": f"q{number}", "text": " ".join([*content, *rng.sample(NOISE, 3)])})
+        judgements.append(f"q{number}\t{document['id']}\t1")
+    folder = tmp_path / "questions"
+    folder.mkdir()
+    write_lines(folder / "corpus.jsonl", [{"_id": document["id"], **document} for document in made])
+    write_lines(folder / "queries.jsonl", questions)
+    (folder / "qrels.tsv").write_text("\n".join(judgements) + "\n", "utf-8")
+    pairs = [f"t\t{score}\t{made[i]['text']}\t{made[i + score]['text']}" for i in range(20) for score in (0, 3)]
+    (tmp_path / "pairs.tsv").write_text("\n".join(["task\tscore\tsentence1\tsentence2", *pairs]) + "\n", "utf-8")
+    return tmp_path
+
+
+def write_lines(path: Path, records: list[dict[str, Any]]) -> None:
+    """Write records as lines of JSON."""
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
+
+
+@pytest.fixture
+def client(opensearch_url: str) -> Iterator[OpenSearch]:
+    """Yield a client of the cluster, and remove afterwards what the page installs and creates."""
+    client = OpenSearch(opensearch_url)
+    yield client
+    client.indices.delete(index=",".join(INDICES), params={"ignore_unavailable": "true"})
+    with suppress(resift.ResiftError):
+        resift.uninstall(opensearch_url).run()
+    client.close()
+
+
+def test_the_commands_of_the_page_take_a_corpus_to_a_search(
+    corpus: Path, client: OpenSearch, opensearch_url: str
+) -> None:
+    port = free_port()
+    served = rf"\1 --port {port} 2> serve.log &\n{WAIT.format(port=port)}"
+    script = re.sub(r"^(resift serve .*) &$", served, "".join(BLOCKS), flags=re.MULTILINE)
+    script = script.replace("resift install ", f"resift install --service http://127.0.0.1:{port} ")
+    script = script.replace("http://localhost:9200", opensearch_url).replace("127.0.0.1:8080", f"127.0.0.1:{port}")
+    environment = {**os.environ, "PYTHONPATH": str(PAGE.parents[1])}
+    done = subprocess.run(
+        ["bash", "-e", "-o", "pipefail", "-c", SHELL.format(bin=Path(sys.executable).parent) + script],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env=environment,
+        timeout=1800,
+    )
+    assert done.returncode == 0, done.stdout
+    starts = [match.start() for match in re.finditer(r'\{"took"', done.stdout)]
+    answers = [json.JSONDecoder().raw_decode(done.stdout, start)[0] for start in starts]
+    assert len(answers) >= 4
+    assert all(answer["hits"]["hits"] for answer in answers), done.stdout
+    check_indices(client)
+
+
+def check_indices(client: OpenSearch) -> None:
+    """Check that every index of the page has a k-NN field, and that every document with text has a vector."""
+    for name, entry in client.indices.get(index=",".join(INDICES)).items():
+        assert entry["mappings"]["properties"]["resift_vector"]["type"] == "knn_vector", name
+        have = {"query": {"exists": {"field": "resift_vector"}}}
+        assert client.count(index=name, body=have)["count"] >= 150, name
+    assert client.exists(index="resift-boew", id="new")
