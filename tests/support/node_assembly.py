@@ -108,7 +108,8 @@ def assemble(cache: Path, release: Release, java: Java) -> Path:
             if module.distribution is not None:
                 jars += _unpack_module(files[module.distribution], module.name, Path(scratch))
             _add_module(built, release, module, jars)
-        _install_plugins(built, [files[archive] for archive in release.archives], java)
+        if release.archives:
+            _install_plugins(built, [files[archive] for archive in release.archives], java)
         _let_everyone_run(built)
         built.rename(home)
     return home

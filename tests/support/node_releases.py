@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 NEWEST = "3.6.0"
-NEWEST_CORE = "3.9.0"  # without the plugins for vectors and models, of which Maven Central has none for this version
+NEWEST_CORE = "3.8.0"  # without the plugins for vectors and models, of which Maven Central has none for this version
 VARIABLE = "RESIFT_NODE_VERSION"
 Artefact = tuple[str, str, str, str]  # group, name, version, type
 _GROUP = "org.opensearch.plugin"
