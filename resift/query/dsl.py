@@ -274,7 +274,8 @@ def without_vector(spec: Any) -> Any:
     # OpenSearch.
     may_match = not includes or any("*" in name for name in includes)
     hidden = HIDDEN if may_match and not any(map(is_ours, includes)) else []
-    return {"includes": includes, "excludes": [*excludes, *hidden]}
+    parts = {"includes": includes, "excludes": [*excludes, *hidden]}
+    return {name: patterns for name, patterns in parts.items() if patterns}  # OpenSearch 3.8 warns about empty lists
 
 
 def is_ours(field: str) -> bool:

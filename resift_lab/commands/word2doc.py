@@ -115,4 +115,7 @@ def _report_lines(report: dict[str, Any]) -> list[str]:
         cells = (f"{values[c]:13d}" if isinstance(values[c], int) else f"{values[c]:13.4f}" for c in _COLUMNS)
         lines.append(f"  {kind:20}" + "".join(cells))
     noisy = report["noisy"]
-    return [*lines, f"all errors: {noisy['ratio']:.2f} times the retriever's accuracy at 1, p {noisy['p']:.4f}"]
+    ratio = "the retriever finds none"
+    if noisy["ratio"] is not None:
+        ratio = f"{noisy['ratio']:.2f} times the retriever's accuracy"
+    return [*lines, f"all errors, first document: {ratio}, p {noisy['p']:.4f}"]

@@ -47,7 +47,8 @@ def judge(model: Word2Doc, seed: int = 0) -> dict[str, Any]:
           and ``wins`` and ``losses``, the numbers of queries for which only word2doc, or only the retriever, ranks the
           correct document first.
         - ``noisy``: the same values over all kinds of typing errors together, the ``ratio`` of word2doc's accuracy at 1
-          to the retriever's, and the p-value ``p`` of their difference in a paired randomisation test.
+          to the retriever's (None if the retriever ranks no correct document first), and the p-value ``p`` of their
+          difference in a paired randomisation test.
     """
     queries, answers = list(model.info["held_out"]), list(model.info["held_out"].values())
     ranks = {
@@ -56,10 +57,13 @@ def judge(model: Word2Doc, seed: int = 0) -> dict[str, Any]:
     }
     with_errors = [ranks[kind] for kind in NOISES if kind != "clean"]
     all_errors = {name: np.concatenate([system_ranks[name] for system_ranks in with_errors]) for name in with_errors[0]}
-    noisy: dict[str, float] = _accuracies(all_errors)
-    noisy["ratio"] = noisy["word2doc@1"] / max(noisy["retriever@1"], 1e-9)
+    accuracies = _accuracies(all_errors)
     correct = [(all_errors[name] == 1).astype(np.float64) for name in ("word2doc", "retriever")]
-    noisy["p"] = paired_randomization(correct[0], correct[1], np.random.default_rng(seed))
+    noisy = {
+        **accuracies,
+        "ratio": accuracies["word2doc@1"] / accuracies["retriever@1"] if accuracies["retriever@1"] else None,
+        "p": paired_randomization(correct[0], correct[1], np.random.default_rng(seed)),
+    }
     return {
         "queries": len(queries),
         "documents": len(model.ids),

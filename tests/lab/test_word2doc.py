@@ -229,7 +229,7 @@ def test_the_commands(tmp_path: Path, vectors: WordVectors) -> None:
     options = ["--vectors", tmp_path / "vectors", "--set", "hidden=16", "--set", "epochs=1", "--set", "keywords=6"]
     ran = run("train", "word2doc", "--corpus", tmp_path / "corpus.jsonl", *options, "--out", tmp_path / "out")
     assert ran.exit_code == 0, ran.output
-    assert "times the retriever" in ran.stdout
+    assert "all errors, first document: " in ran.stdout
     assert not (tmp_path / "out.checkpoint").exists()
     report = json.loads(run("eval", "word2doc", tmp_path / "out", "--json").stdout)
     assert report["documents"] == 40
