@@ -155,7 +155,9 @@ def test_the_plugin_must_be_on_all_nodes(nodes: list[Any], here: Path) -> None:
     with closing(OpenSearchEngine(url, timeout=60)) as engine:
         cluster = Cluster(engine)
         assert NativePlugin.read(cluster).nodes_without == ["node-1"]
-        with pytest.raises(EngineError, match=r"Processor type \[resift\] is not installed on node"):
+        with pytest.raises(
+            EngineError, match=r"Processor type \[resift\] is not installed on node|Invalid processor type resift"
+        ):
             SearchAttachment(cluster, "blog").run_native(("http://127.0.0.1:8080",))
         planned = attach(url, "--dry-run")
         assert "route       ml_inference of ML Commons, because these nodes lack Resift's plugin: node-1" in planned

@@ -79,7 +79,7 @@ def test_a_search_without_hits_is_not_an_error(client: FlaskClient, index: str) 
 def test_what_is_wrong_here_costs_only_the_rewriting(
     client: FlaskClient, index: str, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def damaged(*_: Any) -> Any:
+    def damaged(*_: Any, **__: Any) -> Any:
         raise CorruptModel("the model is damaged")
 
     monkeypatch.setattr(client.application.extensions["resift"], "rewritten", damaged)

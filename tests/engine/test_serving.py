@@ -236,7 +236,7 @@ def test_bodies_that_wait_behind_a_frozen_engine_come_back_unchanged(folder: Pat
         frozen = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=100))
         engine = f"http://127.0.0.1:{frozen.getsockname()[1]}"
         server = stack.enter_context(serving(folder, "--workers", "1", "--engine", engine, RESIFT_DEADLINE="5"))
-        busy = [stack.enter_context(Client(server.port)).send(request) for _ in range(SESSION_THREADS // 2)]
+        busy = [stack.enter_context(Client(server.port)).send(request) for _ in range(3 * SESSION_THREADS // 4)]
         waiting = [stack.enter_context(Client(server.port)).send(request) for _ in range(10)]
         answers = [client.answer() for client in waiting]
         assert [answer and answer.status for answer in answers] == [200] * 10

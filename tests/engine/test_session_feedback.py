@@ -326,7 +326,8 @@ def test_a_session_is_read_undone_and_forgotten(client: FlaskClient, filled: str
     post(client, "/v1/feedback", session="a", index=filled, query="fire", irrelevant=["bush"], neutral=["war"])
     session = client.get("/v1/sessions/a").get_json()
     assert session["steps"] == 2
-    assert set(session["learned"]) == {"because", "towards", "away", "asked"}
+    assert set(session["learned"]) == {"because", "towards", "away", "asked", "mask"}
+    assert session["learned"]["mask"] is None  # only the method "mask" has a mask
     assert session["learned"]["towards"] == []
     assert session["learned"]["away"]
     assert [(mark["document"], mark["counts"]) for mark in session["judgements"]] == [
