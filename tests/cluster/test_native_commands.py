@@ -69,7 +69,7 @@ def without_plugin() -> Iterator[Any]:
 def test_four_commands_from_the_archive_to_a_search_that_follows_its_session(without_plugin: Any, here: Path) -> None:
     from native_plugin import plugin_archive
     from node_assembly import environment
-    from node_releases import NEWEST
+    from node_releases import NEWEST, release
 
     with closing(socket.socket()) as taken:
         if not taken.connect_ex(("127.0.0.1", 8080)):
@@ -79,12 +79,12 @@ def test_four_commands_from_the_archive_to_a_search_that_follows_its_session(wit
     first, *others = commands.strip().splitlines()
     assert len(others) == 3
     # the node restarts with the plugin in its own distribution
-    launch, archive = without_plugin.how, here / f"resift-{NEWEST}.zip"
+    launch, archive = without_plugin.how, here / f"resift-{release().version}.zip"
     home = launch.home.parent / f"commands-{os.getpid()}"
     shutil.copytree(launch.home, home, copy_function=os.link)
     try:
-        shutil.copy(plugin_archive(NEWEST), archive)
-        installed = first.partition("#")[0].replace("file:///tmp/", f"file://{here}/")
+        shutil.copy(plugin_archive(release().version), archive)
+        installed = first.partition("#")[0].replace(f"file:///tmp/resift-{NEWEST}.zip", f"file://{archive}")
         variables = environment(home, home / "config", launch.java)
         subprocess.run(["bash", "-ec", installed], cwd=home, env=variables, check=True, capture_output=True)
         without_plugin.kill()
