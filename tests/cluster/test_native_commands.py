@@ -69,7 +69,7 @@ def without_plugin() -> Iterator[Any]:
 def test_four_commands_from_the_archive_to_a_search_that_follows_its_session(without_plugin: Any, here: Path) -> None:
     from native_plugin import plugin_archive
     from node_assembly import environment
-    from node_releases import NEWEST, release
+    from node_releases import NEWEST
 
     with closing(socket.socket()) as taken:
         if not taken.connect_ex(("127.0.0.1", 8080)):
@@ -79,14 +79,17 @@ def test_four_commands_from_the_archive_to_a_search_that_follows_its_session(wit
     first, *others = commands.strip().splitlines()
     assert len(others) == 3
     # the node restarts with the plugin in its own distribution
-    launch, archive = without_plugin.how, here / f"resift-{release().version}.zip"
+    with closing(OpenSearchEngine(without_plugin.url)) as engine:
+        version = engine.client.info()["version"]["number"]
+    launch, archive = without_plugin.how, here / f"resift-{version}.zip"
     home = launch.home.parent / f"commands-{os.getpid()}"
     shutil.copytree(launch.home, home, copy_function=os.link)
     try:
-        shutil.copy(plugin_archive(release().version), archive)
+        shutil.copy(plugin_archive(version), archive)
         installed = first.partition("#")[0].replace(f"file:///tmp/resift-{NEWEST}.zip", f"file://{archive}")
         variables = environment(home, home / "config", launch.java)
-        subprocess.run(["bash", "-ec", installed], cwd=home, env=variables, check=True, capture_output=True)
+        done = subprocess.run(["bash", "-ec", installed], cwd=home, env=variables, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
         without_plugin.kill()
         without_plugin.how = replace(launch, home=home)
         without_plugin.launch()
