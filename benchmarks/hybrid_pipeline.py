@@ -19,8 +19,10 @@ import os
 import random
 import shutil
 import tempfile
+import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -100,9 +102,39 @@ class Corpus:
         return {"query": {"hybrid": {"queries": two, "pagination_depth": DEPTH}}, "_source": ["title"]}
 
 
+@dataclass
+class Setting:
+    """An index of documents with vectors, and a service with one worker.
+
+    Attributes:
+        name: The prefix of all names.
+        corpus: The index.
+        cluster: The cluster with the index.
+        model: The model of the service.
+        service: The URL of the service.
+        folder: A temporary folder.
+        environment: The environment variables of the service.
+        undone: Takes functions that clean up in the end.
+    """
+
+    name: str
+    corpus: Corpus
+    cluster: Cluster
+    model: Model
+    service: str
+    folder: Path
+    environment: dict[str, str]
+    undone: contextlib.ExitStack
+
+
 @contextlib.contextmanager
-def attached(url: str, count: int) -> Iterator[dict[str, Callable[[str], Any]]]:
-    """Set up an index and pipelines, and yield functions that search in each variant, by name. Clean up afterwards."""
+def served_index(url: str, count: int) -> Iterator[Setting]:
+    """Index documents, and start a service. Clean up afterwards.
+
+    Args:
+        url: The address of the cluster.
+        count: The number of documents.
+    """
     name, folder, model = f"bench-{uuid.uuid4().hex[:8]}", Path(tempfile.mkdtemp(prefix="resift-bench-")), load_model()
     engine = OpenSearchEngine(url, timeout=120)
     with contextlib.ExitStack() as undone:
@@ -110,16 +142,26 @@ def attached(url: str, count: int) -> Iterator[dict[str, Callable[[str], Any]]]:
         undone.callback(engine.close)
         undone.callback(engine.drop_if_exists, f"{name}-docs")
         corpus, cluster = Corpus(url, count, name, model), Cluster(engine)
-        ports = free_ports(2)
-        ours, proxy = (f"http://127.0.0.1:{port}" for port in ports)
+        (port,) = free_ports(1)
         environment = {**os.environ, "RESIFT_STORE": str(folder / "sessions.db")}
-        serve(undone, ports[0], ["-m", "resift", "serve", "--workers", "1", "--engine", url], environment, folder / "a")
-        serve(undone, ports[1], [str(ROOT / "benchmarks/speed_proxy.py"), "--engine", url], environment, folder / "b")
+        serve(undone, port, ["-m", "resift", "serve", "--workers", "1", "--engine", url], environment, folder / "a")
+        yield Setting(name, corpus, cluster, model, f"http://127.0.0.1:{port}", folder, environment, undone)
+
+
+@contextlib.contextmanager
+def attached(url: str, count: int) -> Iterator[dict[str, Callable[[str], Any]]]:
+    """Set up an index and pipelines, and yield functions that search in each variant, by name. Clean up afterwards."""
+    with served_index(url, count) as setting:
+        name, corpus, cluster, undone = setting.name, setting.corpus, setting.cluster, setting.undone
+        (port,) = free_ports(1)
+        ours, proxy = setting.service, f"http://127.0.0.1:{port}"
+        command = [str(ROOT / "benchmarks/speed_proxy.py"), "--engine", url]
+        serve(undone, port, command, setting.environment, setting.folder / "b")
         cluster.request("PUT", f"/_search/pipeline/{name}", MIXED)
         undone.callback(cluster.request, "DELETE", f"/_search/pipeline/{name}")
         for kind, address in (("ours", ours), ("empty", proxy)):
             installer, own = (
-                Installer(engine, Installation(f"{name}-{kind}", model, ("text",), address)),
+                Installer(cluster.engine, Installation(f"{name}-{kind}", setting.model, ("text",), address)),
                 f"{name}-{kind}-mixed",
             )
             undone.callback(installer.uninstall)
@@ -146,12 +188,7 @@ def _ways(corpus: Corpus, plain: Client, ours: Client, name: str) -> dict[str, C
     def rewrite(query: str) -> Any:
         return ours.post("/v1/rewrite", {"index": corpus.index, "body": requests[query]})
 
-    changed = {}
-    for query in QUERIES:
-        answer = rewrite(query)
-        if answer["resift"]["outcome"] != "rewritten":
-            raise RuntimeError(f"{query!r}: {answer['resift']}")
-        changed[query] = {name: value for name, value in answer["body"].items() if name != "ext"}
+    changed = {query: rewritten_body(lambda query=query: rewrite(query)) for query in QUERIES}
     return {
         "plain": lambda query: plain.post(path, bodies[query]),
         "engine": lambda query: plain.post(path, changed[query]),
@@ -160,6 +197,20 @@ def _ways(corpus: Corpus, plain: Client, ours: Client, name: str) -> dict[str, C
         "session": lambda query: plain.post(f"{path}-ours-mixed", requests[query]),
         "rewrite": rewrite,
     }
+
+
+def rewritten_body(rewrite: Callable[[], Any]) -> Body:
+    """Return the body that the service returns once it has loaded the session.
+
+    Raises:
+        RuntimeError: The service does not rewrite the body within a minute.
+    """
+    deadline = time.monotonic() + 60
+    while (answer := rewrite())["resift"]["outcome"] != "rewritten":
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"not rewritten: {answer['resift']}")
+        time.sleep(0.1)
+    return {name: value for name, value in answer["body"].items() if name != "ext"}
 
 
 def _session(query: str) -> str:

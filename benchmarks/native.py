@@ -15,27 +15,19 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import shutil
 import socket
-import tempfile
-import time
-import uuid
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hybrid_pipeline import MIXED, Body, Corpus, measured
-from speed_cluster import Client, free_ports, serve
+from hybrid_pipeline import MIXED, Body, measured, rewritten_body, served_index
+from speed_cluster import Client
 from speed_search import QUERIES
 from speed_timing import Spread, seconds
 
-from resift import load_model
-from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.installation import Installation
 from resift.plugin.cluster.remote_model import RemoteModel
-from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations.attach_searches import SearchAttachment
 
 TIMEOUT_MS, PATIENT_MS = 300, 10_000
@@ -55,17 +47,9 @@ Ways = dict[str, Callable[[str], Any]]
 @contextlib.contextmanager
 def prepared(url: str, count: int) -> Iterator[dict[str, Ways]]:
     """Set up an index and pipelines, and yield the variants of each kind of search. Clean up afterwards."""
-    name, folder, model = f"bench-{uuid.uuid4().hex[:8]}", Path(tempfile.mkdtemp(prefix="resift-bench-")), load_model()
-    engine = OpenSearchEngine(url, timeout=120)
-    with contextlib.ExitStack() as undone:
-        undone.callback(shutil.rmtree, folder, ignore_errors=True)
-        undone.callback(engine.close)
-        undone.callback(engine.drop_if_exists, f"{name}-docs")
-        corpus, cluster = Corpus(url, count, name, model), Cluster(engine)
-        (port,) = free_ports(1)
-        service = f"http://127.0.0.1:{port}"
-        environment = {**os.environ, "RESIFT_STORE": str(folder / "sessions.db")}
-        serve(undone, port, ["-m", "resift", "serve", "--workers", "1", "--engine", url], environment, folder / "a")
+    with served_index(url, count) as setting:
+        name, corpus, cluster, undone = setting.name, setting.corpus, setting.cluster, setting.undone
+        service = setting.service
         frozen = undone.enter_context(socket.create_server(("127.0.0.1", 0), backlog=64))
 
         def pipeline(kind: str, body: Body) -> str:
@@ -76,7 +60,7 @@ def prepared(url: str, count: int) -> Iterator[dict[str, Ways]]:
         def native(address: str, timeout: int) -> Body:
             return {**MIXED, "request_processors": [{"resift": {"url": address, "timeout": f"{timeout}ms"}}]}
 
-        installer = Installer(engine, Installation(f"{name}-ml", model, ("text",), service))
+        installer = Installer(cluster.engine, Installation(f"{name}-ml", setting.model, ("text",), service))
         undone.callback(installer.uninstall)
         installer.install()
         pipelines = {
@@ -120,7 +104,7 @@ def _ways(
     def rewrite(query: str) -> Any:
         return service.post("/v1/rewrite", {"index": index, "body": in_session(query, "resift"), "hide_vectors": True})
 
-    changed = {query: _rewritten(lambda query=query: rewrite(query)) for query in QUERIES}
+    changed = {query: rewritten_body(lambda query=query: rewrite(query)) for query in QUERIES}
     return {
         "plain": lambda query: search(bodies[query], default),
         "empty": lambda query: search(bodies[query], pipelines["empty"]),
@@ -132,20 +116,6 @@ def _ways(
         "rewrite": rewrite,
         "frozen": lambda query: search(in_session(query, "resift"), pipelines["frozen"]),
     }
-
-
-def _rewritten(rewrite: Callable[[], Any]) -> Body:
-    """Return the body that the service returns once it has loaded the session.
-
-    Raises:
-        RuntimeError: The service does not rewrite the body within a minute.
-    """
-    deadline = time.monotonic() + 60
-    while (answer := rewrite())["resift"]["outcome"] != "rewritten":
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"not rewritten: {answer['resift']}")
-        time.sleep(0.1)
-    return {name: value for name, value in answer["body"].items() if name != "ext"}
 
 
 def _check_hits(ways: Ways) -> None:

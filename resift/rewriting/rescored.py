@@ -7,8 +7,8 @@
 2. All other searches: the query may be widened, and rescore stages add the other expansion words. If the index has
    vectors, a further stage multiplies the scores by the similarity.
 
-Rescoring the first hits costs much less than adding the words to the query, where they are looked up in every matching
-document (``benchmarks/lexical_sessions.py``).
+In rescore stages, the query keeps its scores and matches the same documents. The stages take about as long as the same
+words in the query (``benchmarks/lexical_sessions.py cost``).
 """
 
 from __future__ import annotations

@@ -50,9 +50,8 @@ def rewrite(query: Query, knowledge: Knowledge, options: Options) -> Rewritten:
 def _puts_words_in_query(query: Query, knowledge: Knowledge, options: Options) -> bool:
     """Return whether expansion words are added to the query itself rather than in a rescore stage.
 
-    This is more expensive, because OpenSearch looks up the words for every matching document. It is done for searches
-    that OpenSearch cannot rescore, such as scrolls, if the query has text clauses, and if nothing but expansion words
-    has to be added.
+    This is done for searches that OpenSearch cannot rescore, such as scrolls, if the query has text clauses, and if
+    nothing but expansion words has to be added.
 
     Args:
         query: The parsed search body.

@@ -38,8 +38,6 @@ OPTIONAL = [
     ("serve", "cluster:admin/opensearch/ml/predict"),
     # without this right, too, searches go through Resift's own default pipeline
     ("serve", "cluster:admin/search/pipeline/get"),
-    # only with Resift's plugin, attach tests the pipeline by a search
-    ("attach", "indices:data/read/search"),
 ]
 Task = Callable[[SecuredNode, str, Path], str]  # the message for a user who lacks the right
 

@@ -237,9 +237,7 @@ def test_the_roles_read_and_write_nothing_else(secured: Secured) -> None:
         assert status_of(node, user, "PUT", f"/{INDEX}/_mapping", {"_meta": {"x": 1}}) == 403
         assert status_of(node, user, "PUT", f"/{INDEX}/_settings", {"index.search.default_pipeline": "_none"}) == 403
         assert status_of(node, user, "POST", f"/{PRIVATE}/_search", {}) == 403
-    assert (
-        status_of(node, "attacher", "POST", f"/{INDEX}/_search", {}) == 200
-    )  # resift doctor searches, to test a pipeline
+    assert status_of(node, "attacher", "POST", f"/{INDEX}/_search", {}) == 403
     assert status_of(node, "attacher", "POST", f"/{SESSIONS}/_search", {}) == 403
     assert status_of(node, "anna", "POST", f"/{SESSIONS}/_search", {}) == 403
     asked = {"query": secured.near(), "ext": {"ml_inference": ASKED}}

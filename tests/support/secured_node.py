@@ -8,6 +8,7 @@ import shutil
 import ssl
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPSConnection
 from pathlib import Path
@@ -77,19 +78,24 @@ def authorization(user: str) -> dict[str, str]:
     return {"Authorization": "Basic " + base64.b64encode(f"{user}:{PASSWORD}".encode()).decode()}
 
 
-@pytest.fixture(scope="session")
-def secured_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredNode]:
-    """A node that lets nobody in but the administrator, EVERYTHING, and users that a test makes."""
+@contextmanager
+def started_node(folder: Path, native: bool = False) -> Iterator[SecuredNode]:
+    """Start a node that lets nobody in but the administrator, EVERYTHING, and users that a test makes.
+
+    Args:
+        folder: The folder for the certificates.
+        native: Whether the node has Resift's plugin.
+    """
     node = pytest.importorskip("node", reason="nodes are started where there are file locks")
     from node_releases import NodeUnavailable
     from node_security import Certificates
 
     if shutil.which("openssl") is None:
         pytest.skip("needs OpenSearch with its security plugin, and openssl for certificates")
-    certificates = Certificates.make(tmp_path_factory.mktemp("certificates"))
+    certificates = Certificates.make(folder)
     certificates.issue("anna")
     try:
-        started = node.start(version=VERSION, heap="640m", quick=True, certificates=certificates)
+        started = node.start(version=VERSION, heap="640m", quick=True, certificates=certificates, native=native)
     except NodeUnavailable as error:
         pytest.skip(f"needs OpenSearch {VERSION} with its security plugin: {error}")
     secured = SecuredNode(started.url, certificates.folder, certificates.context())
@@ -97,3 +103,10 @@ def secured_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredNo
     secured.grant({EVERYTHING: _ALL})
     yield secured
     started.stop()
+
+
+@pytest.fixture(scope="session")
+def secured_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredNode]:
+    """A node with the security plugin."""
+    with started_node(tmp_path_factory.mktemp("certificates")) as node:
+        yield node

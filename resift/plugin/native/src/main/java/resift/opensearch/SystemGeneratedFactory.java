@@ -33,13 +33,13 @@ final class SystemGeneratedFactory implements SystemGeneratedProcessor.SystemGen
      * @param timeout how long one search may wait in all
      */
     void configure(List<String> urls, TimeValue timeout) {
-        service = urls.isEmpty() ? null : rewriting.service(urls, timeout.millis(), null);
+        service = rewriting.service(urls, timeout.millis(), null);
     }
 
     @Override
     public boolean shouldGenerate(ProcessorGenerationContext context) {
         SearchSourceBuilder source = context.searchRequest().source();
-        return service != null && Sections.nameSession(source) && Sections.contain(source, MMR) == false;
+        return service.endpoints().isEmpty() == false && Sections.nameSession(source) && Sections.contain(source, MMR) == false;
     }
 
     @Override
