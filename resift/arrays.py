@@ -36,7 +36,7 @@ def text_batches(texts: Iterable[str], size: int = BATCH, max_characters: int = 
             make the batch longer.
 
     Raises:
-        BadInput: ``texts`` is a single string, or an item is not a string.
+        BadInput: If ``texts`` is a single string, or an item is not a string.
     """
     if isinstance(texts, str):
         raise BadInput("texts is a single string", value=texts, expected="a list of texts")

@@ -56,8 +56,8 @@ def rewrite(
         The rewritten body, or ``body`` itself if nothing was added.
 
     Raises:
-        Unauthorized: The service requires an API key.
-        ResiftError: The service refused the request for another reason.
+        Unauthorized: If the service requires an API key.
+        ResiftError: If the service refused the request for another reason.
     """
     base = (url or os.environ.get("RESIFT_URL") or "http://127.0.0.1:8080").rstrip("/")
     token = key or os.environ.get("RESIFT_API_KEY")
@@ -107,7 +107,7 @@ def with_options(body: dict[str, Any], **options: Any) -> dict[str, Any]:
         A new search body with the options.
 
     Raises:
-        BadInput: The body is not a dictionary.
+        BadInput: If the body is not a dictionary.
     """
     if not isinstance(body, dict):
         raise BadInput("body is not a search body", value=body, expected="a dictionary, as OpenSearch takes it")

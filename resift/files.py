@@ -27,8 +27,8 @@ def create_private(path: str | Path) -> TextIO:
         path: The path of the file.
 
     Raises:
-        FileExistsError: The file already exists.
-        OSError: The file cannot be written.
+        FileExistsError: If the file already exists.
+        OSError: If the file cannot be written.
     """
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE), "w", encoding="utf-8")
 
@@ -43,7 +43,7 @@ def replace_private(path: Path, text: str) -> None:
         text: The new content of the file.
 
     Raises:
-        BadInput: The file cannot be written.
+        BadInput: If the file cannot be written.
     """
     with atomic_write(path, _PRIVATE) as file:
         file.write(text.encode())
@@ -64,7 +64,7 @@ def atomic_write(path: str | Path, mode: int = 0o666) -> Iterator[BinaryIO]:
         The open binary file.
 
     Raises:
-        BadInput: The file cannot be written.
+        BadInput: If the file cannot be written.
     """
     target = Path(path)
     try:

@@ -183,9 +183,9 @@ class Library:
             analyzer: The analyzer of a new index, one of ``resift.contracts.documents.ANALYZERS``.
 
         Raises:
-            IndexNotFound: The index does not exist, and ``fields`` is missing.
-            BadInput: The index exists with other fields, or cannot be created with these fields.
-            ModelMismatch: The vectors in the index were made by another model.
+            IndexNotFound: If the index does not exist, and ``fields`` is missing.
+            BadInput: If the index exists with other fields, or cannot be created with these fields.
+            ModelMismatch: If the vectors in the index were made by another model.
         """
         if isinstance(fields, str):
             raise BadInput("fields is a string", value=fields, expected=f"a list of field names, [{fields!r}]")
@@ -240,9 +240,9 @@ class Index:
                 and decimals are converted to JSON.
 
         Raises:
-            BadInput: ``documents`` is a single document, or not a supported type.
-            ModelMismatch: The index's vectors come from another model.
-            EngineUnavailable: The engine does not answer. It is safe to add all documents again.
+            BadInput: If ``documents`` is a single document, or not a supported type.
+            ModelMismatch: If the index's vectors come from another model.
+            EngineUnavailable: If the engine does not answer. It is safe to add all documents again.
         """
         refusals, records = Refusals(), records_of(rows_in(documents))
         indexer = Indexer(self.library.engine, self.library.model, self.name, refusals)
@@ -273,7 +273,7 @@ class Index:
             id: The id of the document.
 
         Raises:
-            NotFound: The index has no document with this id.
+            NotFound: If the index has no document with this id.
         """
         return self.library.engine.get(self.name, str(id))[0]
 
@@ -302,9 +302,9 @@ class Index:
             A page of hits, best first.
 
         Raises:
-            BadInput: The query is malformed, or an option is unknown or out of range.
-            TextTooLong: The query is longer than the setting ``max_text``.
-            EngineError: The engine rejects the search.
+            BadInput: If the query is malformed, or an option is unknown or out of range.
+            TextTooLong: If the query is longer than the setting ``max_text``.
+            EngineError: If the engine rejects the search.
         """
         return self._search(options, None)
 
@@ -320,7 +320,7 @@ class Index:
             id: The id of the session: 1 to 128 letters, digits and ``_ . : -``.
 
         Raises:
-            BadInput: The id is malformed.
+            BadInput: If the id is malformed.
         """
         return Session(self, check_id(id))
 
@@ -336,7 +336,7 @@ class Index:
             target: The recall at which the review may stop.
 
         Raises:
-            BadInput: The id is malformed, or belongs to a review of another index.
+            BadInput: If the id is malformed, or belongs to a review of another index.
         """
         settings = ReviewSettings(topic, query, self.fields, target)
         return self.library.service.reviews.begin(id, self.name, settings)
@@ -374,9 +374,9 @@ class Session:
         :class:`SearchOptions` as keyword arguments, for example ``session.search("forest fires", size=5)``.
 
         Raises:
-            BadInput: The query is malformed, or an option is unknown or out of range.
-            TextTooLong: The query is longer than the setting ``max_text``.
-            EngineError: The engine rejects the search.
+            BadInput: If the query is malformed, or an option is unknown or out of range.
+            TextTooLong: If the query is longer than the setting ``max_text``.
+            EngineError: If the engine rejects the search.
         """
         hits, query = self.index._search(options, self.id), options.query
         self._query = query if isinstance(query, str) else parse({"query": query.get("query", query)}).text
@@ -396,7 +396,7 @@ class Session:
             logged.
 
         Raises:
-            BadInput: The body is not a dictionary.
+            BadInput: If the body is not a dictionary.
         """
         sent = with_options(body, session=self.id, **options)
         rewritten, outcome, reason = self._service.rewrite_for_pipeline(self.index.name, sent)
@@ -435,9 +435,9 @@ class Session:
             The session's id, times and number of steps; with ``explain`` also ``judgements`` and ``learned``.
 
         Raises:
-            BadInput: Nothing is marked, or a document is marked twice.
-            NotFound: A document does not exist. Nothing is stored in that case.
-            AmbiguousDocument: The index's name refers to several indices that contain this id. Pass hits of a single
+            BadInput: If nothing is marked, or a document is marked twice.
+            NotFound: If a document does not exist. Nothing is stored in that case.
+            AmbiguousDocument: If the index's name refers to several indices that contain this id. Pass hits of a single
                 index instead of ids.
         """
         marked = {
@@ -488,7 +488,7 @@ class Session:
             The session, as :meth:`mark` returns it.
 
         Raises:
-            BadInput: ``score`` returned another number of scores, or a score out of range.
+            BadInput: If ``score`` returned another number of scores, or a score out of range.
         """
         session = self._service.sessions.find(self.id)
         judgements = () if session is None else session.judgements
@@ -514,8 +514,8 @@ class Session:
             A description of the session after the change.
 
         Raises:
-            SessionNotFound: The session does not exist.
-            BadInput: The session has no marks to undo.
+            SessionNotFound: If the session does not exist.
+            BadInput: If the session has no marks to undo.
         """
         return self._explanation(self._service.sessions.undo(self.id))
 
@@ -523,7 +523,7 @@ class Session:
         """Delete this session with all its judgements.
 
         Raises:
-            SessionNotFound: The session does not exist.
+            SessionNotFound: If the session does not exist.
         """
         self._service.sessions.delete(self.id)
 
@@ -537,7 +537,7 @@ class Session:
                 ``feedback``.
 
         Raises:
-            BadInput: There is no method of this name.
+            BadInput: If there is no method of this name.
         """
         method = None if feedback is None else convert("feedback", feedback, MethodName)
         return self._explanation(self._service.sessions.find(self.id), method=method)
@@ -571,10 +571,10 @@ def open(
             :class:`resift.service.config.Config`).
 
     Raises:
-        BadInput: A setting is unknown or out of range, or the file cannot be opened.
-        ModelNotFound: There is no model in the folder.
-        CorruptModel: The model's files are damaged.
-        EngineUnavailable: The file cannot be opened.
+        BadInput: If a setting is unknown or out of range, or the file cannot be opened.
+        ModelNotFound: If there is no model in the folder.
+        CorruptModel: If the model's files are damaged.
+        EngineUnavailable: If the file cannot be opened.
     """
     names = [name for name in fields_of(Config) if name not in ("engine", "model", "store", "index", "max_body")]
     for name in settings.keys() - set(names):

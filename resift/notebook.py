@@ -73,7 +73,7 @@ def data_frame(rows: list[dict[str, Any]], columns: Sequence[str] | None = None)
         columns: The names of the columns, which are used if there are no rows.
 
     Raises:
-        BadInput: pandas is not installed.
+        BadInput: If pandas is not installed.
     """
     try:
         from pandas import DataFrame

@@ -102,8 +102,8 @@ def read_struct(kind: type[S], values: Mapping[str, Any], *, label: str = "field
         python_names: Whether ``values`` contains Python names instead of JSON names.
 
     Raises:
-        BadInput: A required value is missing, a name is unknown, or a value does not fit its type.
-        TextTooLong: A list or object has too many items.
+        BadInput: If a required value is missing, a name is unknown, or a value does not fit its type.
+        TextTooLong: If a list or object has too many items.
     """
     fields = {field.name: field for field in fields_of(kind).values()} if python_names else fields_of(kind)
     if kind.__struct_config__.forbid_unknown_fields:
@@ -169,7 +169,7 @@ def from_environment(
         fallbacks: For some settings, the name of another variable to read if RESIFT_<NAME> is not set.
 
     Raises:
-        BadInput: A variable has an invalid value.
+        BadInput: If a variable has an invalid value.
     """
     fallbacks = fallbacks or {}
     values = {}
@@ -194,8 +194,8 @@ def convert(name: str, value: Any, type: Any, *, strict: bool = True) -> Any:
             string is converted.
 
     Raises:
-        BadInput: The value does not fit the type.
-        TextTooLong: A list or object has too many items.
+        BadInput: If the value does not fit the type.
+        TextTooLong: If a list or object has too many items.
     """
     try:
         return msgspec.convert(value, type, strict=strict)
@@ -317,8 +317,8 @@ def check_text(name: str, text: str, limit: int) -> str:
         limit: The maximum number of characters.
 
     Raises:
-        TextTooLong: The text has more than ``limit`` characters.
-        BadInput: The text contains a lone surrogate, so it is not valid Unicode.
+        TextTooLong: If the text has more than ``limit`` characters.
+        BadInput: If the text contains a lone surrogate, so it is not valid Unicode.
     """
     if len(text) > limit:
         raise TextTooLong(f"{name} has {len(text)} characters", value=len(text), expected=f"at most {limit}")

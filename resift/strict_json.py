@@ -37,10 +37,10 @@ def parse_strict(name: str, raw: bytes | str) -> Any:
         raw: The JSON text.
 
     Raises:
-        MalformedJson: The text contains NaN, infinity, a number that is too large for a float, or an object with two
+        MalformedJson: If the text contains NaN, infinity, a number that is too large for a float, or an object with two
             equal keys.
-        ValueError: The text is not JSON.
-        RecursionError: The values are nested too deeply.
+        ValueError: If the text is not JSON.
+        RecursionError: If the values are nested too deeply.
     """
 
     def refuse_number(digits: str) -> Any:
@@ -77,7 +77,7 @@ def check_json_size(name: str, raw: bytes) -> None:
         raw: The JSON text.
 
     Raises:
-        TextTooLong: The text contains too many values, lists or objects.
+        TextTooLong: If the text contains too many values, lists or objects.
     """
     # The first count includes delimiters within strings. It is fast, and almost always low enough.
     if not _fits(*(raw.count(delimiter) for delimiter in _DELIMITERS)):

@@ -129,7 +129,7 @@ class IndexInfo:
             model: The model.
 
         Raises:
-            ModelMismatch: The index has no vectors of this model.
+            ModelMismatch: If the index has no vectors of this model.
         """
         info = self.find_model(model)
         if info is not None:
@@ -153,7 +153,7 @@ class IndexInfo:
             model: The model.
 
         Raises:
-            ModelMismatch: The index has vectors, but none of this model.
+            ModelMismatch: If the index has vectors, but none of this model.
         """
         if self.model is None:
             return self
@@ -239,7 +239,7 @@ class IndexInfo:
             infos: The descriptions of the indices.
 
         Raises:
-            ModelMismatch: The indices with vectors have no model in common whose vectors are in the same field.
+            ModelMismatch: If the indices with vectors have no model in common whose vectors are in the same field.
         """
         indices = tuple(own for info in infos for own in info.indices)
         first, *rest = [info for info in infos if info.model is not None] or [cls(name, (), None, None, None)]
@@ -486,7 +486,7 @@ def check_name(index: str) -> str:
         index: The name.
 
     Raises:
-        BadInput: The name is not valid.
+        BadInput: If the name is not valid.
     """
     bad = set(index) & set('\\/*?"<>| ,#:')
     if not index or bad or index != index.lower() or index[0] in "_-+." or len(index.encode()) > 255:
@@ -504,7 +504,7 @@ def check_index(index: str, fields: Sequence[str], analyzer: str) -> None:
         analyzer: The name of its analyzer.
 
     Raises:
-        BadInput: The name is invalid, the analyzer is unknown, or ``fields`` is empty or contains an invalid or
+        BadInput: If the name is invalid, the analyzer is unknown, or ``fields`` is empty or contains an invalid or
             repeated name.
     """
     check_name(index)

@@ -64,7 +64,7 @@ class Engine(ABC):
         """Return the name and version of the engine, to check that it answers.
 
         Raises:
-            EngineUnavailable: The engine does not answer.
+            EngineUnavailable: If the engine does not answer.
         """
 
     @abstractmethod
@@ -81,8 +81,8 @@ class Engine(ABC):
             analyzer: The analyzer of the text fields, one of :data:`resift.contracts.documents.ANALYZERS`.
 
         Raises:
-            BadInput: The index name, a field name or the analyzer is invalid.
-            EngineError: An index of this name exists, but its fields or its model are different (status 400).
+            BadInput: If the index name, a field name or the analyzer is invalid.
+            EngineError: If an index of this name exists, but its fields or its model are different (status 400).
         """
 
     @abstractmethod
@@ -199,8 +199,8 @@ class Engine(ABC):
             headers: The HTTP headers of the caller.
 
         Raises:
-            ResiftError: With status 400 if the body is malformed: BadInput, EngineError, or UnsupportedQuery for a
-                feature that the embedded engine lacks.
+            ResiftError: If the body is malformed (status 400). The error is ``BadInput``, ``EngineError``, or, for a
+                feature that the embedded engine lacks, ``UnsupportedQuery``.
         """
 
     @abstractmethod
@@ -215,7 +215,7 @@ class Engine(ABC):
             The fields of the document without its vector, and the version, which :meth:`put_vectors` needs.
 
         Raises:
-            NotFound: The document does not exist.
+            NotFound: If the document does not exist.
         """
 
     @abstractmethod
@@ -288,8 +288,8 @@ class Engine(ABC):
             A vector of shape (n_dimensions,), or None if the engine cannot run models.
 
         Raises:
-            EngineError: The engine refuses the request, for example because the model was deleted.
-            EngineUnavailable: The request times out. The timeout is short, because a search waits for the vector.
+            EngineError: If the engine refuses the request, for example because the model was deleted.
+            EngineUnavailable: If the request times out. The timeout is short, because a search waits for the vector.
         """
         return None
 
@@ -308,8 +308,8 @@ class Engine(ABC):
             A mapping from tokens to weights, or None if the engine cannot run models.
 
         Raises:
-            EngineError: The engine refuses the request, for example because the model was deleted.
-            EngineUnavailable: The request times out. The timeout is short, because a search waits for the tokens.
+            EngineError: If the engine refuses the request, for example because the model was deleted.
+            EngineUnavailable: If the request times out. The timeout is short, because a search waits for the tokens.
         """
         return None
 
@@ -429,8 +429,8 @@ class Engine(ABC):
             None for a document without a vector. Documents that do not exist are left out.
 
         Raises:
-            AmbiguousDocument: Several of the indices contain a document with the same id.
-            EngineError: Some shards do not answer (status 503).
+            AmbiguousDocument: If several of the indices contain a document with the same id.
+            EngineError: If some shards do not answer (status 503).
         """
         # Vectors are exact if _source names their field, and may be rounded otherwise.
         source = ["*", vectors]

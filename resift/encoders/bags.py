@@ -51,8 +51,8 @@ class BagModel(Model):
         info: The origin of the model, as JSON.
 
     Raises:
-        BadInput: A width is not positive, or the name of the field is not valid.
-        DimensionMismatch: The shapes do not fit together.
+        BadInput: If a width is not positive, or the name of the field is not valid.
+        DimensionMismatch: If the shapes do not fit together.
     """
 
     kind = "bags"
@@ -172,7 +172,7 @@ def check_bag_field(name: str) -> None:
         name: The name of the field.
 
     Raises:
-        BadInput: The name is empty, begins with an underscore or contains a dot.
+        BadInput: If the name is empty, begins with an underscore or contains a dot.
     """
     if not name or name.startswith("_") or "." in name:
         expected = "a name without dots, such as patches, of a field at the top level of the documents"
@@ -191,8 +191,8 @@ def read_bag(value: Any) -> Bag:
         without vectors has the shape (0, D).
 
     Raises:
-        BadInput: The value is not a bag, has no vectors, its vectors differ in length, or a vector contains something
-            that is not a finite number.
+        BadInput: If the value is not a bag, has no vectors, its vectors differ in length, or a vector contains
+            something that is not a finite number.
 
     >>> [region.tolist() for region in read_bag([[[0, 1]], [[2, 3], [4, 5]]])]
     [[[0.0, 1.0]], [[2.0, 3.0], [4.0, 5.0]]]
@@ -223,7 +223,7 @@ def check_bag(bag: Bag, regions: int, width: int) -> None:
         width: The number of numbers D in a vector.
 
     Raises:
-        BadInput: The bag has another number of regions, or its vectors have another length.
+        BadInput: If the bag has another number of regions, or its vectors have another length.
     """
     if len(bag) != regions:
         raise BadInput(f"the bag has {_counted(len(bag), 'region')}", expected=_counted(regions, "region"))
@@ -256,7 +256,7 @@ def _region_array(region: list[list[Any]], width: int, where: str) -> Floats:
         where: The beginning of error messages, which names the region.
 
     Raises:
-        BadInput: A vector has another length, or contains something that is not a finite number.
+        BadInput: If a vector has another length, or contains something that is not a finite number.
     """
     for number, vector in enumerate(region):
         if len(vector) != width or not width:

@@ -32,7 +32,7 @@ def build_model(name: str, vectors: WordVectors, seed: int = 0) -> Model:
         seed: The seed of the clustering.
 
     Raises:
-        BadInput: The name is unknown, or K or σ is out of range.
+        BadInput: If the name is unknown, or K or σ is out of range.
     """
     kind, _, options = name.partition(":")
     if kind not in BUILDERS:
@@ -80,7 +80,7 @@ def _build_boew(name: str, options: str, vectors: WordVectors, seed: int) -> Mod
         seed: The seed of the clustering.
 
     Raises:
-        BadInput: The number of codewords or the width is invalid.
+        BadInput: If the number of codewords or the width is invalid.
     """
     try:
         size, _, width = options.partition(",")

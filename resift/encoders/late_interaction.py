@@ -83,7 +83,7 @@ class ScoringParameters:
             :func:`score_factors`.
 
     Raises:
-        BadInput: A parameter is out of range.
+        BadInput: If a parameter is out of range.
     """
 
     threshold: float = 0.05
@@ -327,7 +327,7 @@ class LateInteraction:
             The path of the folder.
 
         Raises:
-            BadInput: The folder contains other files or cannot be written.
+            BadInput: If the folder contains other files or cannot be written.
         """
         return write_folder(folder, RERANKER_FILE, self._settings(), self.table.words, self._arrays())
 
@@ -339,8 +339,8 @@ class LateInteraction:
             folder: The path of the folder.
 
         Raises:
-            ModelNotFound: The folder contains no reranker.
-            CorruptModel: The files were changed after they were saved.
+            ModelNotFound: If the folder contains no reranker.
+            CorruptModel: If the files were changed after they were saved.
         """
         info, words, arrays = read_folder(folder, RERANKER_FILE)
         with corrupt_model_errors(folder):

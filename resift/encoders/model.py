@@ -167,7 +167,7 @@ class Model:
         """Check that the model can encode documents, and not only queries.
 
         Raises:
-            BadInput: The model can only encode queries.
+            BadInput: If the model can only encode queries.
         """
 
     @cached_property
@@ -217,7 +217,7 @@ class Model:
             Float32 array of shape (n_texts, n_dimensions).
 
         Raises:
-            BadInput: ``texts`` is a single string, or an item is not a string.
+            BadInput: If ``texts`` is a single string, or an item is not a string.
         """
         batches = list(self.encode_batches(texts, batch_size))
         return np.concatenate(batches) if batches else np.zeros((0, self.dim), np.float32)
@@ -229,7 +229,7 @@ class Model:
             values: The bag of each document.
 
         Raises:
-            BadInput: The model encodes texts.
+            BadInput: If the model encodes texts.
         """
         raise BadInput(f"model {self.name} encodes texts, not bags of vectors", expected="a text")
 
@@ -257,7 +257,7 @@ class Model:
             Float32 array of shape (n_dimensions,).
 
         Raises:
-            BadInput: ``text`` is not a string.
+            BadInput: If ``text`` is not a string.
         """
         vector = self._encode_short(text)
         return self.encode([text]).reshape(self.dim) if vector is None else vector
@@ -274,7 +274,7 @@ class Model:
             Float32 array of shape (n_dimensions,).
 
         Raises:
-            BadInput: ``text`` is not a string.
+            BadInput: If ``text`` is not a string.
         """
         return self.encode_one(text)
 
@@ -362,7 +362,7 @@ class Model:
             Float32 array of shape (n_documents,).
 
         Raises:
-            DimensionMismatch: The vectors do not have the model's number of dimensions.
+            DimensionMismatch: If the vectors do not have the model's number of dimensions.
         """
         for vectors in (query, documents):
             dim = np.shape(vectors)[-1]
@@ -453,7 +453,7 @@ class Model:
             The path of the folder.
 
         Raises:
-            BadInput: The folder contains other files or cannot be written.
+            BadInput: If the folder contains other files or cannot be written.
         """
         settings = {"kind": self.kind, "alpha": self.alpha, "max_alpha": self.max_alpha}
         return write_folder(folder, MODEL_FILE, {**self._info(), **settings}, self._saved_words(), self._arrays())

@@ -25,8 +25,8 @@ def load_model(name: str | Path = DEFAULT_MODEL) -> Model:
             This model encodes a text as the weighted mean of its word vectors.
 
     Raises:
-        ModelNotFound: The folder does not exist or contains no model.
-        CorruptModel: The files were changed after they were saved.
+        ModelNotFound: If the folder does not exist or contains no model.
+        CorruptModel: If the files were changed after they were saved.
     """
     if str(name) == DEFAULT_MODEL:
         return Model(DEFAULT_MODEL, load_vectors(DEFAULT_MODEL), "mean", "cosine")

@@ -61,8 +61,8 @@ class Residual(Model):
         scale: The factor by which the network's output is multiplied.
 
     Raises:
-        BadInput: The scale is not finite.
-        DimensionMismatch: The kernels or the bias have a wrong shape.
+        BadInput: If the scale is not finite.
+        DimensionMismatch: If the kernels or the bias have a wrong shape.
     """
 
     kind = "residual"

@@ -35,7 +35,7 @@ def weights_by_rank(count: int, weighting: str) -> Floats:
         Float32 array of shape (count,).
 
     Raises:
-        BadInput: The weighting is unknown.
+        BadInput: If the weighting is unknown.
 
     Source:
         Arora et al. 2017 ("A simple but tough-to-beat baseline for sentence embeddings"), eq. 2, for ``sif``.
@@ -71,7 +71,7 @@ def build_table(
         info: Information about the origin of the vectors, which is saved with the table.
 
     Raises:
-        BadInput: A vector contains NaN or infinity, no word is left, or the weighting is unknown.
+        BadInput: If a vector contains NaN or infinity, no word is left, or the weighting is unknown.
     """
     usable: dict[str, int] = {}
     for row, word in enumerate(words):
@@ -130,7 +130,7 @@ def plain_mean_table(model: Model) -> WordVectors:
         model: The model, which must not have further layers.
 
     Raises:
-        BadInput: The model does not encode texts in this way.
+        BadInput: If the model does not encode texts in this way.
     """
     if not model.is_plain_mean or getattr(model, "centre", None) is not None:
         message = f"the vectors of {model.name} are not means of word vectors"

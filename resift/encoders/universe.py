@@ -147,7 +147,7 @@ def _density_clusters(kind: str, number: float, units: Floats) -> Floats:
         Float32 array of shape (n_clusters, n_dimensions).
 
     Raises:
-        BadInput: No cluster is found.
+        BadInput: If no cluster is found.
     """
     with needs_extra("lab", kind):
         from sklearn.cluster import DBSCAN, HDBSCAN

@@ -90,7 +90,7 @@ class Feedback:
             bags: The bags of words of the documents, in the same order.
 
         Raises:
-            BadInput: There is no method of this name.
+            BadInput: If there is no method of this name.
         """
         method = resolve_method(method)
         signs = np.repeat([1.0, -1.0], [len(relevant), len(irrelevant)])
@@ -123,7 +123,7 @@ class Feedback:
                 knows. If None, the model knows all words.
 
         Raises:
-            BadInput: There is no method of this name.
+            BadInput: If there is no method of this name.
         """
         method = resolve_method(method)
         positions = sorted(range(len(judged)), key=lambda position: judged[position].judgement.grade < 0)

@@ -121,7 +121,7 @@ def _score_marks(scores: Any) -> dict[str, Mark]:
         scores: A mapping from document ids to numbers from -1 (irrelevant) to 1 (relevant).
 
     Raises:
-        BadInput: ``scores`` is not such a mapping, or a number is out of range.
+        BadInput: If ``scores`` is not such a mapping, or a number is out of range.
     """
     if not isinstance(scores, Mapping) or not all(isinstance(id, str) and id for id in scores):
         raise BadInput("scores are not by document id", value=scores, expected="numbers by document id")

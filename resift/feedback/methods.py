@@ -57,7 +57,7 @@ def resolve_method(method: str | Method) -> Method:
         method: A name in METHODS, or a :class:`Method`, which is returned unchanged.
 
     Raises:
-        BadInput: There is no method of this name.
+        BadInput: If there is no method of this name.
     """
     if isinstance(method, Method):
         return method

@@ -72,9 +72,9 @@ def check_listed(name: str, value: Mapping[str, Any], shape: Shape = "clause", s
         size: The number of requested hits. The ``size`` of a body takes precedence.
 
     Raises:
-        ClauseNotAllowed: The allow-list does not contain a key or a value.
-        BadInput: A value has the wrong form, or too many hits are requested.
-        TextTooLong: A text is too long, or there is too much of something.
+        ClauseNotAllowed: If the allow-list does not contain a key or a value.
+        BadInput: If a value has the wrong form, or too many hits are requested.
+        TextTooLong: If a text is too long, or there is too much of something.
     """
     check = _Check()
     check.value(value, shape, name)
@@ -111,9 +111,9 @@ class _Check:
             path: The path of the value in the request, for error messages.
 
         Raises:
-            ClauseNotAllowed: The value contains a key or a constant that is not in the allow-list.
-            BadInput: The value, or a value inside it, has the wrong JSON type or is out of range.
-            TextTooLong: A text is too long, or the request exceeds another bound on its size.
+            ClauseNotAllowed: If the value contains a key or a constant that is not in the allow-list.
+            BadInput: If the value, or a value inside it, has the wrong JSON type or is out of range.
+            TextTooLong: If a text is too long, or the request exceeds another bound on its size.
         """
         self._count("values", path)
         shapes, kind = _alternatives(shape), _kind(value)
@@ -185,7 +185,7 @@ class _Check:
             path: The path of the object in the request, for error messages.
 
         Raises:
-            TextTooLong: The request contains too many objects of this shape, or its aggregations create too many
+            TextTooLong: If the request contains too many objects of this shape, or its aggregations create too many
                 buckets.
         """
         if shape == "aggregation":
@@ -207,7 +207,7 @@ class _Check:
             path: The path of the object in the request, for error messages.
 
         Raises:
-            BadInput: The clause has no key or several keys, or the required key is missing.
+            BadInput: If the clause has no key or several keys, or the required key is missing.
         """
         if shape in _TABLES and len(value) != 1:
             raise BadInput(f"{path} has {len(value)} keys", value=", ".join(value), expected="the name of one clause")

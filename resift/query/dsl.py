@@ -158,7 +158,7 @@ def filter_source(source: Body, spec: Any) -> Body | None:
         The selected fields, or None if ``spec`` is False.
 
     Raises:
-        BadInput: ``spec`` is malformed.
+        BadInput: If ``spec`` is malformed.
 
     >>> filter_source({"title": "A", "meta": {"tags": ["b"], "n": 1}}, {"includes": ["meta.*"], "excludes": "*.n"})
     {'meta': {'tags': ['b']}}
@@ -223,7 +223,7 @@ def source_parts(spec: Any) -> tuple[list[str], list[str]]:
         included.
 
     Raises:
-        BadInput: ``spec`` is malformed.
+        BadInput: If ``spec`` is malformed.
     """
     if spec is None or isinstance(spec, bool):
         return [], []
@@ -240,7 +240,7 @@ def _patterns(part: str, value: Any) -> list[str]:
         value: A pattern or a list of patterns.
 
     Raises:
-        BadInput: ``value`` is neither a pattern nor a list of patterns.
+        BadInput: If ``value`` is neither a pattern nor a list of patterns.
     """
     patterns = [value] if isinstance(value, str) else value
     if not isinstance(patterns, (list, tuple)) or not all(isinstance(pattern, str) for pattern in patterns):
@@ -262,7 +262,7 @@ def without_vector(spec: Any) -> Any:
         The new ``_source`` option.
 
     Raises:
-        BadInput: ``spec`` is malformed.
+        BadInput: If ``spec`` is malformed.
 
     >>> without_vector("t***")
     {'includes': ['t*'], 'excludes': ['resift_vector*', 'resift_code', 'resift_needs_mapping']}

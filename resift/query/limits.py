@@ -47,7 +47,7 @@ def contents_of(name: str, value: Any) -> Contents:
         value: The JSON value.
 
     Raises:
-        BadInput: The value is nested more than :data:`MAX_DEPTH` levels deep, or contains more than
+        BadInput: If the value is nested more than :data:`MAX_DEPTH` levels deep, or contains more than
             :data:`MAX_QUERY_VALUES` values.
     """
     contents = Contents()
@@ -107,9 +107,10 @@ def check_limits(name: str, value: Any, max_text: int) -> Contents:
         All objects and strings in the value.
 
     Raises:
-        BadInput: The value contains more than :data:`MAX_QUERY_VALUES` values, or its objects or the brackets in a
+        BadInput: If the value contains more than :data:`MAX_QUERY_VALUES` values, or its objects or the brackets in a
             string are nested more than :data:`MAX_DEPTH` levels deep.
-        TextTooLong: A string is longer than ``max_text``, or a script expression is longer than :data:`MAX_EXPRESSION`.
+        TextTooLong: If a string is longer than ``max_text``, or a script expression is longer than
+            :data:`MAX_EXPRESSION`.
     """
     contents = contents_of(name, value)
     for settings in contents.objects:
@@ -132,7 +133,7 @@ def check_brackets(name: str, text: str) -> None:
         text: A text in a query, for example a regular expression.
 
     Raises:
-        BadInput: The brackets are nested more than :data:`MAX_DEPTH` levels deep.
+        BadInput: If the brackets are nested more than :data:`MAX_DEPTH` levels deep.
     """
     if len(text) <= MAX_DEPTH or sum(map(text.count, _OPENING_BRACKETS)) <= MAX_DEPTH:
         return
@@ -154,7 +155,7 @@ def _check_expressions(settings: Mapping[str, Any]) -> None:
         settings: An object of a search body.
 
     Raises:
-        TextTooLong: The expression is longer than :data:`MAX_EXPRESSION` characters.
+        TextTooLong: If the expression is longer than :data:`MAX_EXPRESSION` characters.
     """
     if "completion" in settings:
         _check_expression(settings.get("regex"))

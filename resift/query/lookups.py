@@ -28,7 +28,7 @@ def named_indices(contents: Contents) -> Iterator[str]:
         contents: The contents of the body.
 
     Raises:
-        BadInput: A part of the body hides queries: a ``wrapper`` without strict JSON, or the template of a query.
+        BadInput: If a part of the body hides queries: a ``wrapper`` without strict JSON, or the template of a query.
 
     >>> body = {"bool": {"must": {"terms": {"id": {"index": "lists", "id": "1", "path": "ids"}}}}}
     >>> list(named_indices(contents_of("query", body)))

@@ -20,7 +20,7 @@ def decode_wrapper(encoded: Any) -> Any:
         encoded: The value of ``query`` in the clause.
 
     Raises:
-        BadInput: The value is not base64-encoded JSON in UTF-8, or the JSON breaks one of the rules.
+        BadInput: If the value is not base64-encoded JSON in UTF-8, or the JSON breaks one of the rules.
 
     >>> decode_wrapper("eyJpZHMiOiB7fX0=")
     {'ids': {}}

@@ -56,7 +56,7 @@ def options_in(query: Query) -> Options:
         query: The parsed search body.
 
     Raises:
-        BadInput: An option has an invalid value.
+        BadInput: If an option has an invalid value.
     """
     ext = query.body.get("ext")
     sections = ext if isinstance(ext, dict) else {}

@@ -57,7 +57,7 @@ class ServedReranker:
         folder: The folder of the reranker. If it contains no reranker, none is used.
 
     Raises:
-        CorruptModel: The files of the reranker are damaged.
+        CorruptModel: If the files of the reranker are damaged.
     """
 
     def __init__(self, folder: str) -> None:
@@ -73,7 +73,7 @@ class ServedReranker:
             info: The searched index. If None, ``auto`` uses any reranker.
 
         Raises:
-            ModelNotFound: The method is ``late``, and there is no reranker.
+            ModelNotFound: If the method is ``late``, and there is no reranker.
         """
         reranker = self._reranker
         if method == "late" and reranker is None:

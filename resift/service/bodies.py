@@ -56,9 +56,9 @@ def search_body(search: Search, info: IndexInfo, rarity: Callable[[str], float])
             engine. See :func:`resift.query.questions.distinctive_words`.
 
     Raises:
-        BadInput: The query is malformed, ``size`` or ``from`` is not a whole number, or the request has another value
-            of ``documents`` (the parts of the hits' documents to return) than "source", although its query is not a
-            text.
+        BadInput: If the query is malformed, ``size`` or ``from`` is not a whole number, or the request has another
+            value of ``documents`` (the parts of the hits' documents to return) than "source", although its query is not
+            a text.
     """
     page = {"size": search.size, "from": search.start}
     if isinstance(search.query, str):
@@ -135,9 +135,9 @@ def check_search(search: Search, max_text: int, listed_only: bool) -> list[str]:
         because the allow-list contains no lookups.
 
     Raises:
-        BadInput: The query or the filter is too large, or malformed.
-        TextTooLong: A text in the query or the filter is too long.
-        ClauseNotAllowed: The query or the filter contains something that the allow-list does not contain.
+        BadInput: If the query or the filter is too large, or malformed.
+        TextTooLong: If a text in the query or the filter is too long.
+        ClauseNotAllowed: If the query or the filter contains something that the allow-list does not contain.
     """
     indices: list[str] = []
     for name, value in (("query", search.query), ("filter", search.filter)):
@@ -161,7 +161,7 @@ def options_of(search: Search, query: Query) -> Options:
         query: The parsed search body.
 
     Raises:
-        BadInput: ``ext.resift`` or ``ext.ml_inference`` is malformed.
+        BadInput: If ``ext.resift`` or ``ext.ml_inference`` is malformed.
     """
     options = structs.replace(options_in(query), through_cluster=False)
     stated: dict[str, Any] = {}

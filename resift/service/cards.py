@@ -153,7 +153,7 @@ def parse_page_fields(settings: Sequence[str]) -> dict[str, tuple[str, ...]]:
         A mapping from roles to the names of their fields.
 
     Raises:
-        BadInput: An item is malformed, or assigns a second field to a role that allows only one field.
+        BadInput: If an item is malformed, or assigns a second field to a role that allows only one field.
     """
     parsed: dict[str, tuple[str, ...]] = {}
     for setting in settings:

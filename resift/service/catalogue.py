@@ -149,7 +149,7 @@ class Catalogue:
             headers: The caller's HTTP headers, which are passed on to the engine.
 
         Raises:
-            EngineUnavailable: The engine does not answer.
+            EngineUnavailable: If the engine does not answer.
         """
         clauses = [clause for _, clause in range_clauses(name, bounds)]
         try:
@@ -194,7 +194,7 @@ class Catalogue:
             The number, or None if the index cannot be searched, for example because it is closed.
 
         Raises:
-            EngineUnavailable: The engine does not answer.
+            EngineUnavailable: If the engine does not answer.
         """
         try:
             return self._total(index, headers)

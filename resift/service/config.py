@@ -35,7 +35,7 @@ class Config(Struct, frozen=True, kw_only=True):
     of the search engine, ``engine``, is also read from ``OPENSEARCH_URL``.
 
     Raises:
-        BadInput: A value is out of range or malformed.
+        BadInput: If a value is out of range or malformed.
     """
 
     engine: Annotated[
@@ -162,6 +162,6 @@ class Config(Struct, frozen=True, kw_only=True):
             environment: The environment variables.
 
         Raises:
-            BadInput: A value is out of range or malformed.
+            BadInput: If a value is out of range or malformed.
         """
         return from_environment(cls, environment, ALTERNATIVE_VARIABLES)

@@ -27,8 +27,8 @@ def open_engine(url: str) -> Engine:
         url: The URL of a cluster (several nodes are separated by commas), or the path of the embedded engine's file.
 
     Raises:
-        BadInput: ``url`` is neither a URL nor the path of a file.
-        EngineUnavailable: The file cannot be opened.
+        BadInput: If ``url`` is neither a URL nor the path of a file.
+        EngineUnavailable: If the file cannot be opened.
     """
     if is_cluster(url):
         from resift.plugin.opensearch.engine import OpenSearchEngine
@@ -64,7 +64,7 @@ def open_session_store(url: str, index: str) -> SessionStore:
         index: The name of the index for sessions, if ``url`` is a cluster.
 
     Raises:
-        BadInput: The address is neither a URL nor a file, the file cannot be opened, or the index name is invalid.
+        BadInput: If the address is neither a URL nor a file, the file cannot be opened, or the index name is invalid.
     """
     if is_cluster(url):
         from resift.plugin.opensearch.sessions import OpenSearchSessionStore
@@ -86,7 +86,7 @@ def open_review_store(url: str, index: str) -> SessionStore:
         index: The name of the index for sessions, if ``url`` is a cluster.
 
     Raises:
-        BadInput: The address is neither a URL nor a file, the file cannot be opened, or the index name is invalid.
+        BadInput: If the address is neither a URL nor a file, the file cannot be opened, or the index name is invalid.
     """
     if is_cluster(url):
         return open_session_store(url, f"{index}-reviews")
@@ -105,8 +105,8 @@ def open_ubi_log(url: str, events: str, queries: str) -> UbiLog:
         queries: The name of the index for queries, if ``url`` is a cluster.
 
     Raises:
-        BadInput: ``url`` is neither a URL nor the path of a file, or an index name is invalid.
-        EngineUnavailable: The file cannot be opened.
+        BadInput: If ``url`` is neither a URL nor the path of a file, or an index name is invalid.
+        EngineUnavailable: If the file cannot be opened.
     """
     if is_cluster(url):
         from resift.plugin.opensearch.ubi import OpenSearchUbiLog

@@ -46,8 +46,8 @@ def verify(
         reasons why other indices were ``not_checked``.
 
     Raises:
-        IndexNotFound: A name matches no index.
-        ModelMismatch: No index has vectors of this model.
+        IndexNotFound: If a name matches no index.
+        ModelMismatch: If no index has vectors of this model.
     """
     encoder, started = model if isinstance(model, Model) else load_model(model), time.perf_counter()
     with closing(open_engine(url)) as engine:
@@ -118,8 +118,8 @@ class DropPlan(Plan):
         session_index: The name of the index that stores sessions. It cannot be deleted.
 
     Raises:
-        IndexNotFound: The index does not exist.
-        BadInput: The index stores sessions, or is an alias, hidden or closed.
+        IndexNotFound: If the index does not exist.
+        BadInput: If the index stores sessions, or is an alias, hidden or closed.
     """
 
     def __init__(self, engine: Engine, index: str, session_index: str) -> None:
@@ -155,8 +155,8 @@ def drop(url: str, index: str, session_index: str = "resift_sessions") -> DropPl
         session_index: The name of the index that stores sessions. It cannot be deleted.
 
     Raises:
-        IndexNotFound: The index does not exist.
-        BadInput: The index stores sessions, or is an alias, hidden or closed.
+        IndexNotFound: If the index does not exist.
+        BadInput: If the index stores sessions, or is an alias, hidden or closed.
     """
     return DropPlan(open_engine(url), index, session_index)
 
@@ -213,8 +213,8 @@ def _require_listed(engine: Engine, index: str, session_index: str) -> None:
         session_index: The name of the index that stores sessions. It cannot be deleted.
 
     Raises:
-        IndexNotFound: The index does not exist.
-        BadInput: The index stores sessions, or is an alias, hidden or closed.
+        IndexNotFound: If the index does not exist.
+        BadInput: If the index stores sessions, or is an alias, hidden or closed.
     """
     if index == session_index:
         raise BadInput(f"index {index} stores sessions", value=index, expected="resift sessions delete --index NAME")

@@ -124,9 +124,9 @@ class SearchService:
             headers: The caller's HTTP headers, or None.
 
         Raises:
-            IndexNotFound: The index does not exist.
-            IndexNotServed: The settings of the service do not allow searching the index.
-            ModelMismatch: The index has vectors, but none were made by the service's model.
+            IndexNotFound: If the index does not exist.
+            IndexNotServed: If the settings of the service do not allow searching the index.
+            ModelMismatch: If the index has vectors, but none were made by the service's model.
         """
         return self.served(index, headers).searched
 
@@ -138,8 +138,9 @@ class SearchService:
             headers: The caller's HTTP headers, or None.
 
         Raises:
-            IndexNotServed: The settings of the service do not allow searching the index, or an index behind the alias.
-            ResiftError: The index does not exist, or the engine failed.
+            IndexNotServed: If the settings of the service do not allow searching the index, or an index behind the
+                alias.
+            ResiftError: If the index does not exist, or the engine failed.
         """
         key = (index, str(headers))
         return self._infos.get_or_load(key, lambda: self._load_served(index, headers))
@@ -221,11 +222,11 @@ class SearchService:
             The stored session, including the new step.
 
         Raises:
-            NotFound: A marked document does not exist.
-            IndexNotFound: The index does not exist.
-            ModelMismatch: The index's vectors come from another model.
-            SessionBusy: Concurrent writes to the session prevented this write.
-            ResiftError: The marks are invalid (see :func:`resift.sessions.sessions.check_judgements`).
+            NotFound: If a marked document does not exist.
+            IndexNotFound: If the index does not exist.
+            ModelMismatch: If the index's vectors come from another model.
+            SessionBusy: If concurrent writes to the session prevented this write.
+            ResiftError: If the marks are invalid (see :func:`resift.sessions.sessions.check_judgements`).
         """
         judgements = [Judgement(index, id, mark.grade, source=mark.source) for id, mark in marks.items()]
         check_judgements(judgements)
@@ -289,7 +290,7 @@ class SearchService:
             search: The search request.
 
         Raises:
-            ResiftError: The search is malformed or not allowed, or the engine failed.
+            ResiftError: If the search is malformed or not allowed, or the engine failed.
         """
         self.require_allowed(search)
         info = self.info(search.index, search.headers)
@@ -308,10 +309,10 @@ class SearchService:
             search: The search request.
 
         Raises:
-            BadInput: The query or the filter is malformed or too large.
-            TextTooLong: A text is too long.
-            ClauseNotAllowed: The query or the filter contains something that is not in the allow-list.
-            IndexNotServed: The settings of the service do not allow searching the index, or an index that a clause
+            BadInput: If the query or the filter is malformed or too large.
+            TextTooLong: If a text is too long.
+            ClauseNotAllowed: If the query or the filter contains something that is not in the allow-list.
+            IndexNotServed: If the settings of the service do not allow searching the index, or an index that a clause
                 looks up.
         """
         looked_up = check_search(search, self.config.max_text, search.listed_only)
@@ -392,7 +393,7 @@ class SearchService:
             something was not rewritten, otherwise "".
 
         Raises:
-            EngineUnavailable: The engine cannot be reached.
+            EngineUnavailable: If the engine cannot be reached.
         """
         try:
             info = self.info(index, headers)
@@ -434,8 +435,8 @@ class SearchService:
             The rewritten search body, with the outcome of the rewriting.
 
         Raises:
-            BadInput: The session id is malformed.
-            ResiftError: The engine failed.
+            BadInput: If the session id is malformed.
+            ResiftError: If the engine failed.
         """
         knowledge = self._knowledge(info, query, options, headers)
         if without_vectors:

@@ -41,7 +41,7 @@ class ServedIndex:
         If the index has vectors of several models, this description names the vectors of the service's model.
 
         Raises:
-            ModelMismatch: The index has vectors, but none were made by the service's model.
+            ModelMismatch: If the index has vectors, but none were made by the service's model.
         """
         return self.info.for_search(self.model)
 
@@ -94,7 +94,7 @@ class ServedIndices:
             True if the settings list all of these indices themselves, False if some are allowed only through an alias.
 
         Raises:
-            IndexNotServed: An index is not allowed, or does not exist.
+            IndexNotServed: If an index is not allowed, or does not exist.
         """
         parts = [self.own_name(part) for part in index.split(",")]
         if any(map(self._is_internal, parts)):

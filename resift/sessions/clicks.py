@@ -112,8 +112,8 @@ class Clicks:
             At most MAX_JUDGEMENTS judgements. Empty if the engine refuses access to the log (status 403).
 
         Raises:
-            EngineUnavailable: The log does not respond within half a second.
-            EngineError: The engine responds with another error.
+            EngineUnavailable: If the log does not respond within half a second.
+            EngineError: If the engine responds with another error.
         """
         if self._refused.get("log"):
             return []
@@ -270,7 +270,7 @@ def read_actions(parts: Iterable[str]) -> dict[str, float]:
         parts: The settings. A grade is a number from -1 (irrelevant) to 1 (relevant).
 
     Raises:
-        BadInput: A setting is malformed, or a grade is out of range.
+        BadInput: If a setting is malformed, or a grade is out of range.
 
     >>> read_actions(["purchase=1", "impression=-0.1"])
     {'purchase': 1.0, 'impression': -0.1}

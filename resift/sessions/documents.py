@@ -63,8 +63,8 @@ def read_documents(
         A mapping from the ids of existing documents to pairs of a vector, of shape (n_dimensions,), and a text.
 
     Raises:
-        AmbiguousDocument: Several of the indices behind an alias contain a document with one of the ids.
-        ResiftError: The engine failed.
+        AmbiguousDocument: If several of the indices behind an alias contain a document with one of the ids.
+        ResiftError: If the engine failed.
     """
     documents = engine.documents(info.name, ids, headers, info.vector_field)
     existing = {id: documents[id] for id in ids if id in documents}

@@ -223,8 +223,8 @@ class KnowledgeLoader:
             headers: The caller's HTTP headers, or None.
 
         Raises:
-            BadInput: The session id is malformed.
-            ResiftError: The engine failed.
+            BadInput: If the session id is malformed.
+            ResiftError: If the engine failed.
         """
         judgements, notes = self._judgements(info, options, headers)
         if judgements and self.loader.is_running:
@@ -246,7 +246,7 @@ class KnowledgeLoader:
             headers: The HTTP headers of the caller, or None.
 
         Raises:
-            ResiftError: The engine failed.
+            ResiftError: If the engine failed.
         """
         judgements, _ = self._judgements(info, options, headers)
         if judgements:
@@ -472,11 +472,11 @@ class KnowledgeLoader:
             A mapping from the ids of existing documents to their vectors and texts.
 
         Raises:
-            IndexNotFound: The index does not exist.
-            IndexNotServed: The settings of the service do not allow searching the index.
-            ModelMismatch: The vectors in the index were made by another model.
-            AmbiguousDocument: Several of the indices behind an alias contain a document with one of the ids.
-            ResiftError: The engine failed.
+            IndexNotFound: If the index does not exist.
+            IndexNotServed: If the settings of the service do not allow searching the index.
+            ModelMismatch: If the vectors in the index were made by another model.
+            AmbiguousDocument: If several of the indices behind an alias contain a document with one of the ids.
+            ResiftError: If the engine failed.
         """
         contents = read_documents(self.engine, self.model, self.info(index, headers), ids, headers)
         for id, (vector, text) in contents.items():

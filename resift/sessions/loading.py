@@ -90,7 +90,7 @@ class Loader:
             Whether the call has ended in time. Otherwise, a call that was started continues in the background.
 
         Raises:
-            Exception: The error of the function.
+            Exception: If the function fails. Its error is passed on.
         """
         future = self.submit(key, work)
         if future is None or len(self._pending) > MAX_AWAITED:

@@ -42,7 +42,7 @@ class Quotas:
             kinds: The limits to check: "marks", "sessions" or "bytes".
 
         Raises:
-            QuotaExceeded: The key has reached one of these limits.
+            QuotaExceeded: If the key has reached one of these limits.
         """
         now = int(self.clock())
         with self._lock:

@@ -59,7 +59,7 @@ class Samples:
             The vectors. Empty if no document has a vector, or if the engine refuses the request.
 
         Raises:
-            EngineUnavailable: The engine cannot be reached.
+            EngineUnavailable: If the engine cannot be reached.
         """
         if field is None and info.dim is None:
             return _NO_BACKGROUND

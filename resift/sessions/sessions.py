@@ -131,7 +131,7 @@ class StoredSession:
         """Return a copy of the session without its last step, the judgements that were added last.
 
         Raises:
-            BadInput: The session contains no judgements.
+            BadInput: If the session contains no judgements.
         """
         if not self.judgements:
             raise BadInput(f"session {self.id!r} has no step to undo", value=self.id, expected="a session with marks")
@@ -176,9 +176,9 @@ class Sessions:
         quotas: Daily limits on the storage of each API key. By default there are no limits.
 
     Raises:
-        SessionsUnavailable: By every method, if the store does not respond.
-        BadInput: By every method, if a session id is malformed.
-        SessionDamaged: By every method, if the stored data is not a valid session.
+        SessionsUnavailable: If the store does not respond. Every method can raise this error.
+        BadInput: If a session id is malformed. Every method can raise this error.
+        SessionDamaged: If the stored data is not a valid session. Every method can raise this error.
     """
 
     def __init__(
@@ -229,9 +229,9 @@ class Sessions:
             id: The id of the session.
 
         Raises:
-            SessionNotFound: The session does not exist.
-            BadInput: The session has no judgements.
-            SessionBusy: Concurrent writes changed the session during every attempt.
+            SessionNotFound: If the session does not exist.
+            BadInput: If the session has no judgements.
+            SessionBusy: If concurrent writes changed the session during every attempt.
         """
         return self._change(id, StoredSession.without_last_step)
 
@@ -270,7 +270,7 @@ class Sessions:
             id: The id of the session.
 
         Raises:
-            SessionNotFound: The session belongs to another caller.
+            SessionNotFound: If the session belongs to another caller.
         """
         return self._read(id)[0]
 
@@ -281,7 +281,7 @@ class Sessions:
             id: The id of the session.
 
         Raises:
-            SessionNotFound: The session does not exist.
+            SessionNotFound: If the session does not exist.
         """
         session = self.find(id, wait=True)
         if session is None:
@@ -295,7 +295,7 @@ class Sessions:
             id: The id of the session.
 
         Raises:
-            SessionNotFound: The session does not exist.
+            SessionNotFound: If the session does not exist.
         """
         with suppress(SessionDamaged):
             self._read(id)
@@ -358,8 +358,9 @@ class Sessions:
             record is None if the store has no record with this id.
 
         Raises:
-            SessionNotFound: The session belongs to another caller. This is checked before the rest of the stored data.
-            SessionDamaged: The stored data is not a valid session.
+            SessionNotFound: If the session belongs to another caller. This is checked before the rest of the stored
+                data.
+            SessionDamaged: If the stored data is not a valid session.
         """
         stored = self.store.read(check_id(id), wait)
         if stored is None or (isinstance(stored.expires, (int, float)) and stored.expires < self.clock()):
@@ -382,7 +383,7 @@ class Sessions:
             record is None if the store has no record with this id.
 
         Raises:
-            SessionNotFound: A session of another caller has this id.
+            SessionNotFound: If a session of another caller has this id.
         """
         try:
             return self._read(id)
@@ -445,7 +446,7 @@ def check_id(session: str) -> str:
         session: The session id.
 
     Raises:
-        BadInput: The id is malformed.
+        BadInput: If the id is malformed.
     """
     if not is_session_id(session):
         expected = "1 to 128 letters, digits and _ . : -"
@@ -460,8 +461,8 @@ def check_judgements(judgements: Sequence[Judgement]) -> None:
         judgements: The judgements to check.
 
     Raises:
-        BadInput: There are more than MAX_JUDGEMENTS judgements, or an id or index name is not valid Unicode text.
-        TextTooLong: An id or index name is too long.
+        BadInput: If there are more than MAX_JUDGEMENTS judgements, or an id or index name is not valid Unicode text.
+        TextTooLong: If an id or index name is too long.
     """
     if len(judgements) > MAX_JUDGEMENTS:
         raise BadInput(
@@ -548,7 +549,7 @@ def _decoded(id: str, stored: SessionRecord) -> StoredSession:
         stored: The record.
 
     Raises:
-        SessionDamaged: The record is invalid.
+        SessionDamaged: If the record is invalid.
     """
     try:
         body, expires = msgspec.convert(stored.body, _Body), msgspec.convert(stored.expires, Time)

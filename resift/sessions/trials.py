@@ -252,7 +252,7 @@ class Trials:
             share: The share of the users who take part, above 0 and at most 1.
 
         Raises:
-            BadInput: A trial of the index is already running, or ``share`` is out of range.
+            BadInput: If a trial of the index is already running, or ``share`` is out of range.
         """
         if not 0 < share <= 1:
             expected = "a share above 0 and at most 1, such as 0.1"
@@ -314,8 +314,8 @@ def trial_report(trial: Trial, log: UbiLog, engine: Engine, actions: Actions, no
         The report, which shows the ranking that users prefer.
 
     Raises:
-        EngineUnavailable: The log or the engine cannot be reached.
-        EngineError: The engine responds with an error.
+        EngineUnavailable: If the log or the engine cannot be reached.
+        EngineError: If the engine responds with an error.
     """
     queries = log.application_queries(trial.application, trial.started, now + CLOCK_TOLERANCE)
     shown = [page for page in map(ShownPage.read, queries) if page is not None]

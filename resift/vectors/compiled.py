@@ -25,7 +25,7 @@ def compiled(function: Any) -> Any:
         function: The function. It must only use numbers and arrays.
 
     Raises:
-        RuntimeError: No folder for the cache is writable.
+        RuntimeError: If no folder for the cache is writable.
     """
     from numba import njit
 

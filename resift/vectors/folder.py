@@ -94,7 +94,7 @@ def replacing_folder(folder: str | Path, name: str) -> Iterator[Path]:
         The path of the new, empty folder.
 
     Raises:
-        BadInput: The folder contains only other files, or cannot be written.
+        BadInput: If the folder contains only other files, or cannot be written.
     """
     target = Path(folder)
     try:
@@ -186,8 +186,8 @@ def read_folder(folder: str | Path, name: str) -> tuple[dict[str, Any], list[str
         The settings, the words, and the arrays by name. The arrays are read-only and contain only finite numbers.
 
     Raises:
-        ModelNotFound: The folder has no JSON file of this name.
-        CorruptModel: The folder cannot be read, was changed after it was saved, or has a different format.
+        ModelNotFound: If the folder has no JSON file of this name.
+        CorruptModel: If the folder cannot be read, was changed after it was saved, or has a different format.
     """
     path = Path(folder)
     if not (path / name).is_file():
@@ -216,8 +216,8 @@ def _read_array(path: Path) -> NDArray[Any]:
         path: The path of the file.
 
     Raises:
-        ValueError: The file does not contain an array of numbers.
-        OSError: The file cannot be read.
+        ValueError: If the file does not contain an array of numbers.
+        OSError: If the file cannot be read.
     """
     with path.open("rb") as file:
         try:

@@ -19,7 +19,7 @@ def load_vectors(name: str | Path = DEFAULT_MODEL) -> WordVectors:
             Resift.
 
     Raises:
-        ModelNotFound: The folder does not exist or contains no word vectors.
-        CorruptModel: The files were changed after they were saved.
+        ModelNotFound: If the folder does not exist or contains no word vectors.
+        CorruptModel: If the files were changed after they were saved.
     """
     return WordVectors.load(str(files("resift") / "data" / DEFAULT_MODEL) if str(name) == DEFAULT_MODEL else name)

@@ -175,7 +175,7 @@ class WordVectors:
             info: Information about the origin of the vectors.
 
         Raises:
-            BadInput: The vectors belong to parts of words. Version 0.1 of Resift wrote such tables.
+            BadInput: If the vectors belong to parts of words. Version 0.1 of Resift wrote such tables.
         """
         if "tokenizer" in arrays:
             raise BadInput(
@@ -196,7 +196,7 @@ class WordVectors:
             The path of the folder.
 
         Raises:
-            BadInput: The folder contains other files or cannot be written.
+            BadInput: If the folder contains other files or cannot be written.
         """
         return write_folder(folder, "vectors.json", self.info, self.words, self.arrays())
 
@@ -208,8 +208,8 @@ class WordVectors:
             folder: The path of the folder.
 
         Raises:
-            ModelNotFound: The folder contains no word vectors.
-            CorruptModel: The files were changed after they were saved.
+            ModelNotFound: If the folder contains no word vectors.
+            CorruptModel: If the files were changed after they were saved.
         """
         info, words, arrays = read_folder(folder, "vectors.json")
         with corrupt_model_errors(folder):

@@ -32,7 +32,7 @@ class Alphas:
             this value. It has no effect if it is below ``alpha``.
 
     Raises:
-        BadInput: A weight is not from 0 to 1.
+        BadInput: If a weight is not from 0 to 1.
     """
 
     alpha: float = DEFAULT_ALPHA
