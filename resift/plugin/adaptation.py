@@ -1,7 +1,7 @@
-"""Access to the laboratory's training code, for commands that adapt or weigh word vectors.
+"""Access to the training code of ``resift_lab``, for commands that adapt word vectors or choose their weight.
 
-The product does not import ``resift_lab``. The distribution registers ``resift_lab.adaptation`` under the entry point
-group ``resift.adaptation``, and commands that need training load it from there.
+The package ``resift`` never imports ``resift_lab``. Instead, the distribution registers ``resift_lab.adaptation`` under
+the entry point group ``resift.adaptation``, and commands that need training load it from there.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Adaptation(Protocol):
             vectors: The word vectors to start from.
             progress: A function that is called with the number of completed steps and the total number of steps.
             remark: A function that is called with messages for the user.
-            small_dim: A smaller number of dimensions, which the adapted vectors get if they then rank these documents
-                as well.
+            small_dim: A number of dimensions smaller than that of ``vectors``, or None. The adapted vectors get this
+                number of dimensions if they rank the documents as well as with all dimensions.
 
         Returns:
             The adapted model, or None if it is no better than ``vectors``.
@@ -73,6 +73,9 @@ class Adaptation(Protocol):
         Args:
             engine: The search engine.
             indices: The name, the text fields and the number of documents of each index.
+
+        Returns:
+            The texts.
         """
 
     def weigh_index(self, engine: Engine, index: str, fields: Sequence[str], model: Model) -> Tuning | None:

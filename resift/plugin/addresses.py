@@ -49,8 +49,8 @@ def is_cluster(address: str) -> bool:
     """Return True if an address consists of cluster URLs, and False if it is the path of a file.
 
     Raises:
-        BadInput: If the address is a malformed URL, or a host without ``http://``, which would otherwise be taken for
-            the name of a file.
+        BadInput: If the address is not a string, is empty, or is a malformed URL. Also if it looks like a host without
+            ``http://``, because it would otherwise be taken for the name of a file.
 
     >>> is_cluster("http://127.0.0.1:9200, http://127.0.0.1:9201"), is_cluster("resift.db")
     (True, False)

@@ -1,7 +1,7 @@
-"""Ingest pipelines that encode the documents of an index, and updates of both kinds of an index's pipelines.
+"""The ingest pipeline of an index, which encodes new documents, and updates of its ingest and search pipelines.
 
-The ingest pipeline ``resift-INDEX`` belongs to a single index, because only the index determines which text fields are
-encoded, and in which field the vectors of each model belong.
+The ingest pipeline ``resift-INDEX`` belongs to a single index, because the index determines which text fields are
+encoded, and which field stores the vectors of each model.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from resift.plugin.cluster.templates import Stamp, batch_size, fill, render
 from resift.query.dsl import PIPELINE_PREFIX, is_compact
 from resift.version import __version__
 
-# Names of indices that cannot have pipelines: the pipeline would have the name of a pipeline of the installation that
-# is named "resift".
+# Names of indices that cannot have pipelines. The pipeline of an index "ingest" would be named "resift-ingest", which
+# is also the name of a pipeline of the installation "resift". The same holds for the other names.
 RESERVED_NAMES = ("ingest", *PIPELINES)
 
 
@@ -67,8 +67,8 @@ class IngestPipeline(Pipeline):
         super().__init__(cluster, "ingest", pipeline_name(index), body, stamp)
 
     def _description(self, pipeline: dict[str, Any]) -> str:
-        # The pipeline NAME-ingest of an installation named resift-a has the same name as the pipeline of an index
-        # named a-ingest. It has no owners, and is not the pipeline of the index.
+        # An installation named "resift-a" has a pipeline "resift-a-ingest", and so would an index named "a-ingest". The
+        # pipeline of the installation has no owners, so it is not taken for the pipeline of the index.
         return super()._description(pipeline) if _owners(pipeline) else ""
 
 
@@ -122,11 +122,13 @@ class IndexPipelines:
         return IngestPipeline(self.cluster, record.index, encoders) if encoders else None
 
     def search(self, name: str, index_records: Mapping[str, IndexRecord]) -> list[SearchPipeline]:
-        """Return the search pipelines through which searches should be rewritten by an installation.
+        """Return the search pipelines that should have the searches rewritten by the service of an installation.
 
-        An installation consists of the resources that ``resift install`` created. The result contains all pipelines
-        that already call the installation. In addition, each index with vectors of the installation's model gets a
-        pipeline, unless another pipeline already rewrites its searches.
+        An installation consists of the resources that ``resift install`` created for a service. The result contains:
+
+        * all existing pipelines that call the service of the installation
+        * a new pipeline for each index with vectors of the installation's model, unless another pipeline already
+          rewrites the searches of the index
 
         Args:
             name: The name of the installation.

@@ -1,7 +1,10 @@
-"""The record of an index in the ``_meta`` of its mapping: its vectors, and whether the index was attached.
+"""Resift's record of an index, which is stored in the ``_meta`` of the index mapping.
 
-An attached index has an object ``attached`` in its record, with everything that detaching needs: the vector ``fields``
-that attaching added to the mapping, and the vectors that are being written (``filling``).
+The record describes the vectors that Resift has written to the index, or that it uses. If ``resift attach`` added
+vectors to an existing index, the record contains an object ``attached`` with everything that ``resift detach`` needs:
+
+* ``fields``: the vector fields that were added to the mapping
+* ``filling``: the description of vectors that are still being written
 """
 
 from __future__ import annotations
@@ -98,10 +101,10 @@ class IndexRecord:
         return next((entry for entry in self.known if entry.model == model), None)
 
     def superseded_by(self, entry: IndexInfo) -> list[IndexInfo]:
-        """Return the descriptions of the vectors that new vectors will replace when all documents have a new vector.
+        """Return the descriptions of the vectors that become superfluous when all documents have a new vector.
 
-        The new vectors replace the vectors of the same model in other fields of the index, but only in fields that
-        ``resift attach`` has added.
+        These are the vectors of the same model in other fields, if ``resift attach`` has added these fields. New
+        vectors in a field that the user created replace nothing.
 
         Args:
             entry: The description of the new vectors.
@@ -116,9 +119,10 @@ class IndexRecord:
         ]
 
     def is_attached(self, entry: IndexInfo) -> bool:
-        """Return whether ``resift attach`` added some vectors to an existing index.
+        """Return whether ``resift attach`` recorded some vectors in an existing index.
 
-        If not, Resift created the index together with these vectors.
+        This includes vectors in a field that the user created. If the result is False, Resift created the index
+        together with these vectors.
 
         Args:
             entry: The description of the vectors.
@@ -145,7 +149,7 @@ class IndexRecord:
         key = (entry.model, entry.vector_field)
         other_models = tuple(other for other in self.ready if (other.model, other.vector_field) != key)
         filling = None if self.filling and self.filling.model == entry.model else self.filling
-        # A client may have replaced _meta since the vectors were begun, and removed them from the record.
+        # A client may have replaced _meta while the vectors were written, so the record may lack them.
         record = self if entry in self.ready else self.with_filling(entry)
         return replace(record, current=entry, other_models=other_models, filling=filling, attached=True)
 

@@ -98,7 +98,7 @@ class Installer:
 
     @cached_property
     def has_native_plugin(self) -> bool:
-        """Whether all nodes have Resift's native plugin, which needs no installation to rewrite searches."""
+        """Whether all nodes have Resift's native plugin. It rewrites searches without ``resift install``."""
         return NativePlugin.read(self.cluster).is_on_all_nodes
 
     def resources(self) -> Iterator[Resource]:

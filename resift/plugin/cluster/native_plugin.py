@@ -1,7 +1,7 @@
 """Resift's native OpenSearch plugin: the nodes that have it, and a test of its calls to the service.
 
-The source of the plugin is in the folder ``plugin/native``. Its request processor ``resift`` passes searches without a
-session on without any call. OpenSearch runs a search pipeline on the node that receives the search, and refuses a
+The source of the plugin is in the folder ``plugin/native``. Its request processor ``resift`` calls the service only for
+searches in a session. OpenSearch runs a search pipeline on the node that receives the search. It therefore refuses a
 pipeline with this processor unless all nodes have the plugin.
 """
 
@@ -18,7 +18,7 @@ from resift.plugin.cluster.client import Cluster
 PLUGIN = "resift"  # the name of the plugin, of its processor and of its section in ``ext``
 KEY_SETTING = "resift.key"  # the secure setting with the API key, in the keystore of each node
 FACTORIES_SETTING = "cluster.search.enabled_system_generated_factories"
-URL_SETTING = "resift.url"  # where processors that OpenSearch generates find the service
+URL_SETTING = "resift.url"  # the URLs of the service for processors that OpenSearch adds to searches by itself
 _STATS = "/_plugins/_resift/stats"
 _SESSION = "resift-doctor"  # a session without marks
 # Attempts to get an answer. The first calls of a node that has just started may take longer than the timeout. A load
@@ -86,16 +86,16 @@ def install_command(opensearch_version: str) -> str:
     """Return the command that installs the plugin on a node.
 
     Args:
-        opensearch_version: The version of OpenSearch, which must be that of the plugin's archive.
+        opensearch_version: The version of OpenSearch. The plugin must be built for exactly this version.
     """
     return f"bin/opensearch-plugin install file:///PATH/resift-{opensearch_version}.zip"
 
 
 def system_urls(cluster: Cluster) -> list[str]:
-    """Return the URLs of the service to which the cluster sends searches in a session that use no search pipeline.
+    """Return the URLs of the service that the cluster calls for searches in a session without any search pipeline.
 
-    OpenSearch 3.3 and later can add the plugin's processor to searches by itself. The result is empty if the cluster
-    does not do so.
+    OpenSearch 3.3 and later can add the plugin's processor to searches by itself, if a cluster setting enables this.
+    Otherwise, the result is empty.
 
     Args:
         cluster: The cluster.
@@ -112,8 +112,8 @@ def _list(value: str | list[str] | None) -> list[str]:
 def rewriting_error(cluster: Cluster, index: str, pipeline: str) -> str:
     """Send a search in a session through a search pipeline, and check that the node gets an answer of the service.
 
-    This test is needed because a search does not report an error of the service, but runs without rewriting. The result
-    comes from the counters of the node that receives the search.
+    This test is needed because a search does not report an error of the service, but runs without rewriting. Therefore,
+    the function compares the counters of the node before and after the search.
 
     Args:
         cluster: The cluster. If its engine knows several nodes, only one of them is tested.

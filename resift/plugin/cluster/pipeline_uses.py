@@ -23,8 +23,8 @@ class PipelineUse:
     Attributes:
         kind: The kind of resource that uses the pipeline, such as ``index`` or ``index template``.
         name: The name of this resource.
-        setting: The index setting that names the pipeline. If a processor of another pipeline calls the pipeline, this
-            is the text "a processor".
+        setting: The index setting that names the pipeline, or "a processor" if a processor of another pipeline calls
+            the pipeline.
         pipeline: The name of the pipeline.
     """
 

@@ -209,7 +209,8 @@ class RemoteModel(Resource):
     def _await_deployed(self) -> None:
         path = f"{self.path}/models/{self.model_id}"
         deadline = time.monotonic() + _DEPLOY_SECONDS
-        # Domains of Amazon ignore the URL parameters of a signed POST request, and so the parameter "deploy".
+        # Domains of Amazon ignore the URL parameters of a signed POST request, including "deploy". Request the
+        # deployment at once there.
         next_deployment = time.monotonic() + (0 if self._is_managed else _STUCK_SECONDS)
         state = "unknown"
         while time.monotonic() < deadline:
@@ -217,12 +218,12 @@ class RemoteModel(Resource):
                 state = self.cluster.request("GET", path)["model_state"]
             except NotFound:
                 state = "not registered yet"  # registration is a task that may end after its response
-            # In OpenSearch 2, searches return the model one second later. Pipelines are created, and models removed, by
-            # the results of searches.
+            # In OpenSearch 2, searches find a new model only after about a second. Wait for it, because other methods
+            # look up models by searches.
             if state == "DEPLOYED" and self._is_searchable():
                 return
             if state in _STUCK_STATES and time.monotonic() > next_deployment:
-                # A node of OpenSearch 2 that did not have the encryption key yet does not try again by itself.
+                # If a node of OpenSearch 2 did not have the encryption key yet, it does not try again by itself.
                 self._retry_while(_CONFLICT, partial(self.cluster.request, "POST", f"{path}/_deploy"))
                 next_deployment = time.monotonic() + _STUCK_SECONDS
             time.sleep(0.2)

@@ -85,7 +85,7 @@ class Resource(ABC):
             return f"other model {stamp.model}"
         if stamp.version != self.stamp.version:
             return f"other version {stamp.version}"
-        # Without a key in the options, the installed key stays: the user may not know it.
+        # If the user passed no key, the installed key stays, because the user may not know it.
         if self.stamp.key not in (None, stamp.key):
             return "other key" if stamp.key else "no key"
         return "ok" if stamp.content == self.stamp.content else "changed"

@@ -1,8 +1,8 @@
 """Groups of indices that are searched together: by an alias, a data stream, a pattern, or a list of names.
 
 OpenSearch applies a default search pipeline to a search of several indices only if all indices that have a default
-pipeline have the same one. Otherwise it applies none, and hybrid searches are no longer normalised. So a new default
-pipeline of one index can change the searches of others.
+pipeline have the same one. Otherwise it applies none, and the scores of ``hybrid`` queries are no longer normalised. A
+new default pipeline of one index can therefore change searches that also reach other indices.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Template:
 
     Attributes:
         kind: ``index template`` or ``legacy template``.
-        name: Name of the template.
-        patterns: Patterns of the names of the indices or data streams that it creates.
-        aliases: Aliases of these indices.
-        default: Their default search pipeline, or None.
+        name: The name of the template.
+        patterns: The patterns that the names of new indices or data streams must match.
+        aliases: The aliases of the new indices.
+        default: The default search pipeline of the new indices, or None.
     """
 
     kind: str
@@ -53,8 +53,8 @@ class SearchGroup:
     Attributes:
         kind: ``alias``, ``data stream``, ``pattern`` or ``attached name`` (a pattern or list for which ``resift
             attach`` was run).
-        name: The name by which they are searched.
-        indices: The existing indices.
+        name: The name that searches use for the group, such as the name of the alias.
+        indices: The names of the existing indices in the group.
         template: An index template whose new indices will belong to the group and have a default search pipeline. None
             if there is no such template.
     """
@@ -124,12 +124,14 @@ def lost_defaults(
 ) -> Iterator[LostDefault]:
     """Yield the groups whose searches lose their default search pipeline.
 
-    This happens if only some indices of a group get a new default pipeline: OpenSearch then applies none.
+    This happens if only some indices of a group get a new default pipeline: OpenSearch then applies none. A copy that
+    Resift created counts as the pipeline that was copied. A group whose template creates indices is also checked for
+    the time when it has a new index.
 
     Args:
         groups: Groups of indices that are searched together, for example through an alias.
-        before: The default pipelines of all indices without Resift.
-        after: The default pipelines of all indices with Resift.
+        before: The default pipelines that all indices would have without Resift.
+        after: The default pipelines of all indices with Resift's changes.
         original: A function that is called with the name of a pipeline. If Resift created the pipeline as a copy of
             another pipeline, it returns the name of the other pipeline. Otherwise, it returns the name unchanged.
     """

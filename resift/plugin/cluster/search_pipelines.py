@@ -1,9 +1,11 @@
-"""Search pipelines with Resift's request processor, which has searches rewritten by the service.
+"""Search pipelines with Resift's request processor, which sends searches to the service to have them rewritten.
 
-There are two kinds of processors. The processor ``resift`` belongs to Resift's native plugin. Without the plugin, the
-processor ``ml_inference`` of ML Commons calls a remote model, which stands for the service. OpenSearch does not tell
-that processor which index is searched, so the processor contains the name that was attached: an index, an alias, a
-pattern or a data stream.
+There are two types of processors:
+
+* ``resift``, if all nodes have Resift's native plugin
+* ``ml_inference`` of ML Commons otherwise. It calls a remote model, which stands for the service. OpenSearch does not
+  tell this processor which index is searched. The processor therefore contains the name that was passed to
+  ``resift attach``: an index, an alias, a pattern or a data stream.
 
 The description of the processor records everything that ``resift detach`` needs. Nothing is recorded in the index.
 """
@@ -35,7 +37,8 @@ _RECORD = re.compile(
 )
 # Settings of the native processor that a user may add in the pipeline, and that an update preserves.
 _USER_SETTINGS = ("timeout", "key_file")
-# Processors that stay behind Resift's. A filter must also apply to the clauses that a session adds to the query.
+# Types of processors that must come after Resift's processor. A filter must also apply to the clauses that a session
+# adds to the query.
 _LAST_PROCESSORS = ("filter_query",)
 PipelineBody = dict[str, Any]
 
@@ -54,10 +57,9 @@ class Rewriter:
     """The request processor in a search pipeline that makes the service rewrite each search.
 
     Attributes:
-        installation: The name of the installation (the resources that ``resift install`` created). The processor calls
-            its remote model, which stands for the service. The native processor calls the service itself, and has no
-            installation ("").
-        index: The name that the user attached: an index, an alias, a pattern or a data stream.
+        installation: The name of the installation (the resources that ``resift install`` created) whose remote model
+            the processor calls. "" for the native processor, which calls the service itself.
+        index: The name that was passed to ``resift attach``: an index, an alias, a pattern or a data stream.
         model: The hash of the model whose vectors are used, or "" for lexical searches only. Always "" for the native
             processor, which leaves this choice to the service.
         defaults: The default search pipelines that the indices had before attaching, by index name. None stands for no
@@ -80,7 +82,7 @@ class Rewriter:
 
     @property
     def kind(self) -> str:
-        """The type of the processor in OpenSearch."""
+        """The type of the processor in OpenSearch: ``resift`` or ``ml_inference``."""
         return PLUGIN if self.is_native else _ML_INFERENCE
 
     @classmethod
@@ -213,7 +215,7 @@ class SearchPipeline(Resource):
 
 
 def original_pipeline(name: str | None, pipelines: Mapping[str, PipelineBody]) -> str | None:
-    """Return the pipeline that searches would use without Resift.
+    """Return the name of the pipeline that searches would use without Resift.
 
     Args:
         name: The name of a pipeline, or None.
@@ -246,7 +248,8 @@ def original_default(index: str, current: str | None, pipelines: Mapping[str, Pi
     rewriter = Rewriter.read(body)
     if body is None or rewriter is None or not is_created_by_resift(body):
         return current
-    # The index itself was attached, or it is a clone of an attached index, or a template has set the default.
+    # Cases in this order: the index was attached itself, it is a clone of an attached index, or a template has set the
+    # default.
     before = rewriter.defaults.get(index, rewriter.defaults.get(rewriter.index, rewriter.base))
     return before if before in pipelines else None
 
@@ -254,7 +257,7 @@ def original_default(index: str, current: str | None, pipelines: Mapping[str, Pi
 def with_processor(pipeline: Mapping[str, Any], processor: dict[str, Any]) -> PipelineBody:
     """Return a copy of a pipeline that contains Resift's processor.
 
-    The processor comes after all processors that change the query or its models, and before processors that filter. An
+    The processor is the last request processor, except that ``filter_query`` processors at the end stay behind it. An
     existing Resift processor is replaced.
 
     Args:
@@ -357,9 +360,10 @@ def _path(name: str) -> str:
 
 
 def _rewriter_settings(processor: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the settings of a processor, or None if it is not Resift's.
+    """Return the settings of a processor, or None if ``resift attach`` did not create it.
 
-    A native processor that a user wrote into a pipeline has no record, and counts as a processor of the user.
+    A user can write a native processor into a pipeline without ``resift attach``. The description of such a processor
+    contains no record for ``resift detach``, so Resift leaves the processor alone.
 
     Args:
         processor: The processor, an object whose only key is its type.

@@ -1,6 +1,7 @@
-"""An existing index, and the changes that ``resift attach`` makes to its mapping, its settings and its record.
+"""An existing index, and the changes that ``resift attach --vectors`` makes to its mapping and its settings.
 
-Every change is recorded in the index before it is made, so that detaching needs nothing but the index.
+Resift's record in the ``_meta`` of the mapping describes the vectors in the index. Every change is recorded there
+before it is made, so that ``resift detach`` needs nothing but the index.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Target:
 
     @cached_property
     def record(self) -> IndexRecord:
-        """The record in the index."""
+        """Resift's record of the vectors in the index, which is stored in the ``_meta`` of the mapping."""
         return IndexRecord.read(self.name, self.mapping.get("_meta", {}))
 
     @cached_property
@@ -85,12 +86,13 @@ class Target:
             model: The model.
             fields: The names of the text fields to encode. Empty if the index already has vectors of the model.
             own_field: The name of a field that the user created, and that already contains the model's vectors.
-            graph: Whether the vectors need an HNSW index. If they exist without it, or the other way round, a new
-                description is returned, because they must be replaced.
+            graph: Whether the vectors need an HNSW index. If Resift has written vectors without an HNSW index although
+                one is needed, or the other way round, a new description is returned, because they must be replaced.
 
         Raises:
-            BadInput: If the index has vectors of the model in another field or for other text fields, if ``own_field``
-                cannot contain the model's vectors, or if ``graph`` is True but ``index.knn`` is not set.
+            BadInput: If the index has vectors of the model in another field than ``own_field``, or for other text
+                fields than ``fields``. Also if ``own_field`` cannot contain the model's vectors, or if ``graph`` is
+                True but ``index.knn`` is not set.
         """
         existing = self.find_entry(model, graph)
         if own_field is not None:
@@ -127,7 +129,7 @@ class Target:
         for entry in self.record.known:
             if entry.model != model.hash:
                 continue
-            # Only vectors in a field that attaching has added can be replaced.
+            # Only vectors in a field that resift attach has added can be replaced.
             is_replaceable = is_ours(entry.vector_field) and self.record.is_attached(entry)
             if not is_replaceable or is_compact(entry.vector_field) != graph:
                 return entry
@@ -160,8 +162,8 @@ class Target:
             mapped = properties.get(name)
             if name in used or (mapped is not None and not _is_compatible(mapped, desired)):
                 continue
-            # A field stays in the mapping when its vectors are removed, and can be used again if it is empty. If it is
-            # not empty, nobody knows which model its vectors are from.
+            # A field stays in the mapping when its vectors are removed. It can be used again only if it is empty:
+            # without a record, nobody knows which model computed its vectors.
             if mapped is None or name == model_field or self.count({"exists": {"field": name}}) == 0:
                 return name
         return model_field  # OpenSearch refuses this if somebody has mapped the field differently
@@ -244,7 +246,7 @@ class Target:
         pipeline = self.settings.get(FINAL_PIPELINE_SETTING, "")
         if not pipeline.startswith(PIPELINE_PREFIX):
             return False
-        # A pipeline with this prefix that is missing was Resift's. For example, the index was restored without it.
+        # Resift created any missing pipeline with this prefix. For example, a snapshot restored only the index.
         return bool(ingest_pipeline_owners(self.cluster).get(pipeline.removeprefix(PIPELINE_PREFIX), True))
 
     def final_pipeline_setting(self) -> tuple[dict[str, str], list[str]]:
@@ -359,9 +361,10 @@ def check_attachable(target: Target) -> None:
 
 
 def _begin_filling(record: IndexRecord, entry: IndexInfo) -> IndexRecord:
-    """Return a copy of an index's record that says that new vectors are being written.
+    """Return a copy of an index's record with the remark that new vectors are being written (``filling``).
 
-    The record is Resift's list of the vectors in the index. It is not stored in the cluster by this function.
+    The record is Resift's list of the vectors in the index. If the new vectors are already complete, the record is
+    returned unchanged. The function does not store the record in the cluster.
 
     Args:
         record: The current record. It is not changed.

@@ -1,7 +1,7 @@
 """Documents and hits in OpenSearch's format: writing vectors into documents, and reading them from hits.
 
-Search bodies are changed so that hits do not show Resift's vector fields. If the vectors of hits are needed, a script
-field returns them in a packed format in the same request, whatever fields the search asks for.
+Search bodies are changed so that hits do not show Resift's vector fields. If Resift needs the vectors of the hits, a
+script field returns them in the same request in a packed format (see :func:`unpack_vectors`).
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ def prepare_body(body: Body, vector_field: str | None) -> Body:
 
 def _may_have_more_hits(body: Body) -> bool:
     """Return whether a search body may contain inner hits or ``top_hits``. The check is fast but approximate."""
-    # Searching the JSON text is fast. A walk through each body took a sixth of Resift's share of a search in a session.
+    # Searching the JSON text is fast. Walking through each body took a sixth of the time that Resift needs for a search
+    # in a session.
     try:
         text = orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
     except TypeError:  # orjson refuses some bodies that opensearch-py accepts
@@ -139,7 +140,7 @@ def unpack_vectors(packed: Sequence[str]) -> list[Floats]:
     """
     raw = [a2b_base64(text) for text in packed]
     if len({len(vector) for vector in raw}) != 1:
-        # There are no vectors, or their lengths differ, because a hit comes from an index of another user.
+        # There are no vectors, or their lengths differ because the search also reaches an index with other vectors.
         return [vector for text in packed for vector in unpack_vectors([text])]
     # Unpack all vectors together: a loop over 100 vectors took half as long as their search.
     rows = np.frombuffer(b"".join(raw), "<i2").reshape(len(raw), -1)

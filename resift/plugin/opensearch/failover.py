@@ -1,4 +1,4 @@
-"""A transport for several nodes: if a node fails, another node is asked, within the time limit of the request."""
+"""A transport for opensearch-py that sends a request to another node, within its time limit, if a node fails."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from resift.errors import BadInput
 
 # Time limit for opening a connection, in seconds. TCP resends a lost packet after one second.
 CONNECT_SECONDS = 2.0
-# Time limit for a quick request on one node while there is another node to ask.
+# Time limit in seconds for a quick request to one node, as long as another node can still be tried.
 PATIENCE_SECONDS = 3.0
-# Time for which a failed node is not asked, however often it has failed. opensearch-py doubles this time with each
-# failure, which would exceed the duration of a restart. And if all nodes have failed, opensearch-py asks the node whose
-# time ends first: with two nodes, that would be the node that failed most recently.
+# Time in seconds for which a failed node gets no requests, however often it has failed. By default, opensearch-py
+# doubles this time with each failure. This would have two disadvantages. The node would be left out for longer than a
+# restart takes. And if all nodes have failed, opensearch-py tries the node whose time ends first: of two nodes, that
+# would be the node that failed most recently.
 _DEAD_SECONDS = 30
-# _search/scroll is missing on purpose: sending it twice would skip a page.
+# The last part of the path of searches. _search/scroll is left out, because sending it twice would skip a page.
 _SEARCHES = {"_search", "_msearch", "_count"}
 # Endpoints with method POST whose second execution changes nothing more. _bulk requests name the ids of documents.
 _IDEMPOTENT_POSTS = {"_bulk", "_refresh", "_delete_by_query"}

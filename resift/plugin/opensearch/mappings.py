@@ -85,9 +85,8 @@ def vector_mapping(model: ModelDescription) -> dict[str, Any]:
 def mappings(fields: Sequence[str], model: ModelDescription, analyzer: str = "english") -> dict[str, Any]:
     """Return the mappings of a new index, as a JSON object for OpenSearch.
 
-    They define the text fields and the vector field. A field with bags of vectors is stored, but not indexed. All other
-    strings become keyword fields. The ``_meta`` of the
-    mappings contains the description of the index.
+    The mappings define the text fields and the vector field. A field with bags of vectors is stored, but not indexed.
+    All other strings become keyword fields. The ``_meta`` of the mappings contains the description of the index.
 
     Args:
         fields: The names of the text fields. A name with dots refers to a field of an inner object.

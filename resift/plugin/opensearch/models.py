@@ -14,8 +14,8 @@ from resift.contracts.engine import Headers
 from resift.errors import EngineError
 from resift.plugin.opensearch.client import call
 
-# Time limit in seconds for a model or an analyzer. A search pipeline waits one second for the whole rewriting, so a
-# search goes on without a slower model.
+# Time limit in seconds for a model or an analyzer. A search pipeline waits one second for the whole rewriting. If the
+# model is slower, the search is rewritten without it.
 _SECONDS = 0.7
 _DEFAULT_ANALYZER = "bert-uncased"  # the default of neural_sparse queries
 # Asymmetric models encode queries differently from documents. They refuse requests without this parameter, and all

@@ -60,7 +60,7 @@ class OpenSearchSessionStore(SessionStore):
             **keywords: The arguments of the method.
 
         Raises:
-            SessionsUnavailable: The cluster cannot be reached, or refuses the request.
+            SessionsUnavailable: If the cluster cannot be reached, or refuses the request.
         """
         try:
             return call(function, **keywords)
@@ -76,8 +76,9 @@ class OpenSearchSessionStore(SessionStore):
 
         Args:
             id: The id of the session.
-            wait: True to try again for some seconds if the shard is not available. False to raise SessionsUnavailable
-                if the store does not answer within half a second, so that a search does not wait.
+            wait: Whether the caller can wait. If True, the request is repeated for up to five seconds while the shard
+                is not available. If False, SessionsUnavailable is raised after half a second without an answer, so that
+                a search does not wait.
         """
         response = self._get(id, wait)
         if not response.get("found"):

@@ -1,6 +1,6 @@
-"""Documents of indices that do not keep the JSON of documents (``_source`` is disabled).
+"""Reading the documents of indices that do not store the JSON of documents (``_source`` is disabled).
 
-Their texts can be read if the mapping stores fields (``store``) or term vectors (``term_vector``).
+The texts of such documents can be read if the mapping stores fields (``store``) or term vectors (``term_vector``).
 """
 
 from __future__ import annotations

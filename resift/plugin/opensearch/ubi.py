@@ -31,7 +31,7 @@ from resift.plugin.opensearch.client import call, connect, create_if_missing, er
 from resift.query.dsl import PLAIN
 
 _TIMEOUT = 5.0  # seconds
-_MISSING_SECONDS = 0.5  # time for which an index that was missing is not asked again
+_MISSING_SECONDS = 0.5  # time for which an index that was missing is not searched again
 # Fields that identify a client. The UBI plugin does not map session_id, so dynamic mapping makes it a text field with
 # a keyword sub-field. In an index without explicit mappings, client_id is mapped in this way as well.
 _CLIENT_FIELDS = ("client_id", "session_id")
@@ -79,6 +79,9 @@ class OpenSearchUbiLog(UbiLog):
 
         Returns:
             The number of entries that OpenSearch refused.
+
+        Raises:
+            EngineError: If OpenSearch refused all entries for a reason other than their content.
         """
         if not sources:  # OpenSearch refuses an empty bulk request
             return 0
@@ -155,7 +158,7 @@ class OpenSearchUbiLog(UbiLog):
         params = {"request_timeout": SEARCH_TIMEOUT, "ignore_unavailable": "true"}
         response = call(self.client.search, index=self.names[kind], body=search_body, params=params)
         if response["_shards"]["total"] == 0:
-            # The index is missing. Remember this, so that a cluster without UBI is not asked at each search.
+            # The index is missing. Remember this, so that a cluster without UBI is not searched again for each search.
             self._missing.put(kind, True)
         hits: list[dict[str, Any]] = response["hits"]["hits"]
         return hits

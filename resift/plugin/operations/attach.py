@@ -37,18 +37,21 @@ def attach(  # noqa: PLR0913 - the options of `resift attach`
 ) -> SearchPlan | AttachPlan:
     """Plan to improve the searches of an existing index with relevance feedback, and optionally to add vectors to it.
 
-    Resift's processor is added to a copy of the search pipeline of the index. The copy rewrites each search that names
-    it with what the user's session has learned. Without ``vectors``, nothing is written to the index. With ``vectors``,
-    a vector is added to each document. The arguments from ``fields`` to ``force`` require ``vectors``.
+    Resift's processor is added to a copy of the search pipeline of the index. Searches that name the copy
+    (``search_pipeline``) are rewritten with what the user's session has learned. Without ``vectors``, nothing is
+    written to the index. With ``vectors``, a vector is added to each document. The arguments from ``fields`` to
+    ``force`` require ``vectors``.
 
     If all nodes have Resift's OpenSearch plugin, its processor is used, and searches without a session are not affected
-    at all. Otherwise, the processor ``ml_inference`` of ML Commons is used, and installed first if necessary.
+    at all. Otherwise, the processor ``ml_inference`` of ML Commons is used. If the remote model that it calls does not
+    exist yet, ``resift install`` is part of the plan.
 
     Args:
         url: The URLs of the cluster.
         index: The name of an index, alias or data stream, or a pattern.
         pipeline: The name of the search pipeline to which the processor is added. By default, this is ``resift-INDEX``,
-            a copy of the default search pipeline of the index, or a new pipeline if there is none.
+            a copy of the default search pipeline of the index, or a new pipeline if there is none. With
+            ``default_pipelines``, it is the default search pipeline itself, unless other indices also use it.
         default_pipelines: Whether to rewrite searches that name no pipeline as well, by changing the default search
             pipeline. Without Resift's plugin, searches without a session then take longer. With ``vectors``, all
             documents that are written from now on are also encoded.

@@ -43,14 +43,18 @@ NATIVE_COST = "only searches in a session call the service; others run as before
 class SearchAttachment:
     """A change that makes Resift rewrite the searches of an index, an alias, a pattern or a data stream.
 
-    Resift's processor is added to a copy of the default search pipeline, which only searches that name the copy use.
-    With ``default``, all searches are rewritten: the processor is added to the default search pipeline itself. If other
-    indices use that pipeline, the copy becomes the default pipeline instead.
+    The argument ``default`` determines which searches are rewritten:
+
+    * If it is False, Resift's processor is added to a copy of the default search pipeline. Only searches that name the
+      copy are rewritten.
+    * If it is True, the processor is added to the default search pipeline itself, so that all searches are rewritten.
+      If other indices use that pipeline, a copy with the processor becomes the default pipeline instead.
 
     Args:
         cluster: The cluster.
-        name: The name to attach.
-        pipeline: The name of a search pipeline to which the processor is added. None stands for the pipelines above.
+        name: The name of an index, alias or data stream, or a pattern.
+        pipeline: The name of the search pipeline that gets the processor. None to choose the pipeline as described
+            above.
         default: Whether to rewrite searches that name no pipeline as well.
         advise: Whether an error suggests other names that can be attached.
 
@@ -60,8 +64,9 @@ class SearchAttachment:
         base: The name of the pipeline that will be copied, or None.
         sharing: The other users of the copied pipeline.
         changed: The original default pipelines of the indices whose default pipeline will change, by index name.
-        without: The names of the indices that will have another default pipeline, or none.
-        shared: The changes for searches of several indices, or None if no default pipeline changes.
+        without: The names of the indices whose default pipeline stays without the processor. Their searches are only
+            rewritten if they name :attr:`pipeline`. Empty if ``default`` is True.
+        shared: The effects on searches that also reach other indices, or None if no default pipeline changes.
 
     Raises:
         IndexNotFound: If the name does not refer to an index.
@@ -398,9 +403,10 @@ class SearchPlan(Plan):
     Args:
         engine: The engine that is connected to the cluster.
         name: The name of an index, alias or data stream, or a pattern.
-        pipeline: The name of the search pipeline that gets Resift's processor. By default, this is the default search
-            pipeline of the indices.
-        default: Whether the pipeline becomes the default search pipeline of the indices.
+        pipeline: The name of the search pipeline that gets Resift's processor, or None to choose it as
+            :class:`SearchAttachment` describes.
+        default: Whether to rewrite searches that name no pipeline as well, by changing the default search pipelines of
+            the indices.
         service: The URLs at which the nodes reach the service, or None for the current URLs.
 
     Raises:
@@ -444,7 +450,7 @@ class SearchPlan(Plan):
         pipeline = self.searches.run_native(self.route.urls) if self.route.is_native else self._run_ml_inference()
         try:
             error = pipeline.rewriting_error()
-        except EngineError as refused:  # the role "attach" has no right to search
+        except EngineError as refused:  # the user may attach indices, but not search them
             error = f"not tested: {refused.message}"
         lines = [f"{self.name}: Resift rewrites searches through {pipeline.name}"]
         if error:

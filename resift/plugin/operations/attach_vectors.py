@@ -1,4 +1,4 @@
-"""Attaching vectors: a model is loaded or learned, vectors are written, and the index records them."""
+"""Attaching vectors: load or train a model, write a vector to each document, and record the vectors in the index."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ from resift.vectors.packaged import DEFAULT_MODEL, load_vectors
 
 NOT_INSTALLED = "no default pipelines were set, because the cluster has no installation for this model"
 _SHOWN_REFUSALS = 5
-# Dimensions of a trained model whose vectors rank documents as well as vectors of full size.
+# Number of dimensions of a trained model, if vectors of this size rank documents as well as vectors of full size. It is
+# not tried for vectors with an HNSW index.
 _SMALL_DIM = 128
 
 
@@ -50,8 +51,10 @@ class AttachPlan(Plan):
         targets: The indices.
         names: The names of the indices, separated by commas.
         out: The folder in which a trained model is saved.
-        model: The embedding model, or None if it will be learned from the documents.
+        model: The embedding model, or None if it will be trained on the documents.
+        own_field: The name of a field that the user created, and that already contains the vectors, or None.
         plans: A plan for each index.
+        is_native: Whether all nodes have Resift's native plugin.
 
     Raises:
         BadInput: If an option is invalid, or if an index cannot be attached.
@@ -80,7 +83,7 @@ class AttachPlan(Plan):
             raise BadInput(message, value=options.service, expected="no --service, and resift install --service URL")
 
     def _check_learnable(self) -> None:
-        """Check that an embedding model can be learned and saved, before anything is planned.
+        """Check that an embedding model can be trained and saved, before anything is planned.
 
         Raises:
             MissingExtra: If a package for training a model is missing.
@@ -157,8 +160,8 @@ class AttachPlan(Plan):
         for attachment in attachments:
             results.append(attachment.run(stop))
             raise_if_stopped(stop, interrupted)
-        # Remove superseded vectors after all indices have the new vectors, so that the indices can be searched together
-        # until then.
+        # Superseded vectors are old vectors that the new vectors replace. Remove them only after all indices have new
+        # vectors: until then, searches of all indices together use the old vectors.
         for attachment in attachments:
             attachment.remove_superseded(stop)
             raise_if_stopped(stop, interrupted)
@@ -181,7 +184,7 @@ class AttachPlan(Plan):
             attachments: The indices.
 
         Raises:
-            BadInput: If vectors improve the ranking of no index, and the options do not force to write them.
+            BadInput: If vectors do not improve the ranking of any index, unless the option ``force`` is set.
         """
         is_continued = any(target.record.filling for target in self.targets)
         if self.options.force or is_continued or not any(attachment.plan.unfilled for attachment in attachments):
@@ -353,7 +356,8 @@ class _IndexAttachment:
         try:
             update_pipelines(self.cluster, self.target.name, search=False)
         except ResiftError as error:
-            # The vectors are written. A user who may write documents need not have the right to change pipelines.
+            # The vectors are written, so this is not an error. A user who may write documents may lack the right to
+            # change pipelines.
             self.progress(Step(f"no pipeline was created: {error.message}"))
         return pipeline_kinds(self.cluster, self.target.name)
 

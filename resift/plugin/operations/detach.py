@@ -1,6 +1,6 @@
-"""Detaching an index: everything that attaching changed is restored.
+"""Detaching an index: everything that ``resift attach`` changed is restored.
 
-The steps are in an order that allows the process to be killed at any time, and the operation to be run again.
+The process can be killed at any time. Running the operation again then carries out the remaining steps.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class DetachPlan(Plan):
     def __init__(self, engine: OpenSearchEngine, name: str, model: str | None) -> None:
         self.engine, self.cluster, self.name = engine, Cluster(engine), name
         model_hash, settings = _model_hash(model), _settings(self.cluster, name)
-        # Only indices with vectors must accept writes.
+        # Only these indices must accept writes, because vectors are removed from their documents.
         with_vectors = _targets_with_vectors(self.cluster, name) if settings else []
         attached = [(target, record) for target, record in with_vectors if record.attached]
         self.indices = [_IndexDetachment(self.cluster, target, record, model_hash) for target, record in attached]
@@ -197,8 +197,8 @@ class _IndexDetachment:
             if self.settings:
                 self.cluster.update_index_settings(target.name, self.settings)
             remove_ingest_pipeline(self.cluster, target.name)
-        # From now on, new documents get no vectors of these models. The unused fields stay on record until they are
-        # empty.
+        # From now on, new documents get no vectors of these models. The unused fields stay in the record until no
+        # document has a value in them, so that an interrupted run can be continued.
         target = target.change_record(lambda record: record.without(self.entries))
         if not self.removes_all:
             update_pipelines(self.cluster, target.name, search=False)

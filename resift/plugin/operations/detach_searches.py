@@ -32,8 +32,8 @@ class SearchDetachment:
 
     Args:
         cluster: The cluster.
-        names: The names that were attached.
-        settings: The settings of the indices that these names refer to, by index name.
+        names: The names to detach: the name that was passed to ``resift attach``, and the names of its indices.
+        settings: The settings of these indices, by index name.
 
     Attributes:
         rewriters: The processors to remove, by the name of their search pipeline.
@@ -116,7 +116,8 @@ class SearchDetachment:
         Args:
             index: The name of the index.
             attached_name: The index, alias or pattern that was attached.
-            names: The names that the user is detaching. If ``attached_name`` is among them, the result is False.
+            names: The names that the user is detaching. If ``attached_name`` is among them, the result is False: its
+                pipeline is then removed, and :meth:`_defaults_to_restore` changes every index that uses the pipeline.
         """
         if attached_name in names:
             return False
@@ -156,7 +157,8 @@ class SearchDetachment:
 
     def run(self) -> None:
         """Restore the default pipelines, and remove the processors."""
-        # Searches of several indices have no default pipeline while the default pipelines of the indices differ.
+        # Change all indices with the same value by a single request. While the default pipelines of some indices
+        # differ, OpenSearch applies none to searches of these indices together.
         for before in dict.fromkeys(self.restored.values()):
             indices = [index for index, value in self.restored.items() if value == before]
             self.cluster.update_indices_settings(indices, {SEARCH_PIPELINE_SETTING: before})

@@ -18,7 +18,7 @@ from resift.query.dsl import document_text, is_ours, values_of
 from resift.vectors.compact import json_length
 
 _SAMPLE_SIZE = 500  # number of documents from which text fields are guessed
-_RESTARTS_NO_SHARDS = (2, 19, 6)  # the oldest version that was seen not to restart shards when their mapping changes
+_RESTARTS_NO_SHARDS = (2, 19, 6)  # the oldest tested version that does not restart shards when their mapping changes
 # Types of fields in which OpenSearch refuses to search for a word that is not a valid value.
 _UNSEARCHABLE = re.compile(
     r"byte|short|integer|.*long|.*float|double|date.*|boolean|ip|binary|geo.*|.*_range|knn_vector"

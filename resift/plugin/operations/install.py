@@ -35,13 +35,15 @@ from resift.vectors.packaged import DEFAULT_MODEL
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-# Remote models that the guard disables. Their pipelines work without them: search pipelines, and the ingest pipelines
-# of indices. The model "embed" is not among them. It belongs to the ingest pipeline of the installation, whose users
-# must see an error if documents are not encoded.
+# Remote models that the guard disables. Search pipelines and the ingest pipelines of indices, which call these models,
+# also work without them. The model "embed" is left out. It belongs to the ingest pipeline of the installation, whose
+# users must see an error if documents are not encoded.
 GUARDED = ("rewrite", "rerank", "query")
 _SECONDS = 1.0  # time limit for an answer of the service, the same as that of ML Commons
 _MAX_MISSED = 2  # number of consecutive missing answers after which the cluster no longer calls the service
-_MAX_OVERLOADED = 5  # the same, of answers of an overloaded service, which recovers by itself from a restart
+# Number of consecutive answers "overloaded" after which the cluster no longer calls the service. It exceeds _MAX_MISSED,
+# because a service that was just restarted may be overloaded for a moment, and recovers by itself.
+_MAX_OVERLOADED = 5
 _REST = 10  # number of checks during which the cluster does not call a service that was overloaded
 
 
@@ -326,7 +328,8 @@ class Guard:
         """Call the service once, and switch the remote models off or on if its availability has changed.
 
         The models are disabled after two calls in a row without an answer, and enabled as soon as the service answers
-        again.
+        again. They are also disabled after five answers in a row that report an overload. In this case, they are
+        enabled about ten calls later.
 
         Returns:
             A description of the change, or an empty string if nothing was changed.

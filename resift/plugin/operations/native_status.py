@@ -42,8 +42,8 @@ def needs_installation(cluster: Cluster) -> bool:
 def native_rows(cluster: Cluster) -> Iterator[StatusRow]:
     """Yield report rows about Resift's plugin on each node, and about the search pipelines and services that it uses.
 
-    There are also rows for what is left of the other route, ``ml_inference``. Nothing is yielded if no node has the
-    plugin, and no search pipeline needs it.
+    If all nodes have the plugin, there are also rows for pipelines and installations that it makes superfluous. Nothing
+    is yielded if no node has the plugin, and no search pipeline needs it.
 
     Args:
         cluster: The cluster.
@@ -127,7 +127,7 @@ def _pipeline_row(
 
 
 def _left_over_rows(cluster: Cluster, rewriters: Mapping[str, Rewriter]) -> Iterator[StatusRow]:
-    """Yield report rows for what is left of the route through ``ml_inference``, which the plugin replaces.
+    """Yield report rows for pipelines with ``ml_inference``, which the plugin replaces, and for unused installations.
 
     Args:
         cluster: The cluster.

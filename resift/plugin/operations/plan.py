@@ -1,4 +1,4 @@
-"""Base classes of operations: a plan that is shown before it runs, progress reports, and the result."""
+"""Base classes of operations: plans, which can be shown before they are executed, progress reports, and results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way by which the searches of an attached index reach the service: Resift's own plugin, or ML Commons."""
+"""The route by which searches of an index reach the service: Resift's native plugin, or ML Commons."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _SHOWN_NODES = 3
 
 
 class Route:
-    """The processor that rewrites searches, and everything that it needs in the cluster.
+    """The choice between the two processors that can rewrite searches, and everything that the processor needs.
 
     The native processor is used if all nodes have Resift's plugin, because OpenSearch refuses pipelines whose processor
-    is missing on a node. Otherwise, the processor ``ml_inference`` is used, which needs an installation (``resift
-    install``).
+    is missing on a node. Otherwise, the processor ``ml_inference`` of ML Commons is used, which needs the resources
+    that ``resift install`` creates (an installation).
 
     Args:
         cluster: The cluster.
@@ -33,7 +33,7 @@ class Route:
         name: ``native`` or ``ml_inference``.
         urls: The URLs of the service.
         install: A plan for the missing installation, or None.
-        moved: The name of the other route if the searches are rewritten by it now, otherwise "".
+        moved: The name of the other route if it rewrites the searches now, otherwise "".
 
     Raises:
         BadInput: If a URL is invalid.

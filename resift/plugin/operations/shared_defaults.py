@@ -29,8 +29,8 @@ class SharedDefaults:
         base: The name of the pipeline that the new pipeline copies, or None.
 
     Attributes:
-        lost: The searches that would lose their default pipeline.
-        also: The groups with other indices, whose searches the new pipeline also rewrites.
+        lost: The groups whose searches would lose their default pipeline.
+        also: The groups that also contain other indices, and whose searches the new pipeline would rewrite.
     """
 
     def __init__(
@@ -44,7 +44,8 @@ class SharedDefaults:
         self.all_groups, self.indices, self.pipeline = groups.groups, indices, pipeline
         self.before = {index: original_default(index, now, pipelines) for index, now in groups.defaults.items()}
         after = {**groups.defaults, **dict.fromkeys(indices, pipeline)}
-        # Searches of only these indices are meant to change. A template can add other indices.
+        # Groups of only these indices are left out, because their searches are meant to change. If a template can add
+        # other indices to a group, the group is included.
         concerned = [
             group
             for group in groups.groups
@@ -117,7 +118,7 @@ class SharedDefaults:
 
 
 def without_default(own_pipeline: str) -> str:
-    """Return the advice to let clients name the pipeline."""
+    """Return advice for error messages: leave the default pipelines unchanged, and name the pipeline in searches."""
     return f"no --default-pipelines (clients then send search_pipeline={own_pipeline})"
 
 

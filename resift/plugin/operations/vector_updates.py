@@ -1,7 +1,7 @@
 """Writing vectors into the documents of an existing index, and removing them again, while clients use the index.
 
-Neither operation stores a state of its own. The documents show what is done, so an operation that was killed can be
-run again and does the rest.
+Neither operation stores its progress. The documents show what remains to be done, so an operation that was killed can
+simply be run again.
 """
 
 from __future__ import annotations
@@ -54,8 +54,9 @@ def write_vectors(engine: Engine, model: Model, entry: IndexInfo, stop: Stop, pr
     """Add a vector to each document of an index that does not have a vector yet.
 
     Clients can write documents in the meantime. These documents get their vectors in another pass over the index. The
-    function returns when all documents have a vector. It also returns if clients write so fast that a pass has more
-    than half as many documents as the previous pass.
+    function returns when all documents have a vector, except documents that the cluster refuses to change. It also
+    returns if a stop is requested, or if clients write so fast that a pass has more than half as many documents as the
+    previous pass.
 
     Args:
         engine: The engine.
@@ -63,6 +64,10 @@ def write_vectors(engine: Engine, model: Model, entry: IndexInfo, stop: Stop, pr
         entry: The description of the vectors.
         stop: A flag to stop early.
         progress: A function that is called with the number of documents that have been changed.
+
+    Returns:
+        The number of changed documents, the documents that the cluster refused to change, and the number of documents
+        that still lack a vector.
 
     Raises:
         EngineUnavailable: If the cluster does not answer for a long time.
