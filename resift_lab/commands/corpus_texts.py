@@ -1,4 +1,4 @@
-"""Reading of the texts of documents, with a progress bar."""
+"""Read the texts of documents from files, with a progress bar."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from resift_lab.evaluation.data import workbench
 FORMATS = ("workbench", "trec", "beir")
 # A file that only folders written by this command contain.
 _MARKER = "resift.json"
-# Sum of grades from which a document is highly relevant: a mark, a purchase, or two clicks.
+# A document is highly relevant if its grades add up to at least this number. A mark, a purchase, or two clicks suffice.
 _RELEVANT = 0.75
 file_option = click.option(
     "--out", type=NewFile(), metavar="FILE", show_default="standard output", help="The file to write."
@@ -98,7 +98,7 @@ def _check_out(format_: str, out: str | None) -> None:
         out: The file or folder to write, or None if the option is not set.
 
     Raises:
-        BadInput: If the format needs ``--out``.
+        BadInput: If the format needs ``--out``, and the option is not set.
         click.BadParameter: If ``out`` cannot be written.
     """
     if out is None and format_ != "workbench":

@@ -145,10 +145,12 @@ def _protocol(folder: str | None, train: str | None, test: str | None, unjudged:
         train: The file of labelled documents to search, or None.
         test: The file of labelled documents that serve as queries, or None.
         unjudged: How the simulated user treats hits without a judgement: ``skip`` ignores such hits, ``irrelevant``
-            marks them as irrelevant. None chooses by the judgements in the folder.
+            marks them as irrelevant. None means ``skip`` if the folder has judgements of irrelevant documents, and
+            ``irrelevant`` if it has none.
 
     Raises:
-        BadInput: If there is neither a folder nor a pair of files, or if there are both.
+        BadInput: If there is neither a folder nor a pair of files, if there are both, or if ``unjudged`` is set without
+            a folder.
     """
     from resift_lab.evaluation.data import read_classes, read_collection
     from resift_lab.evaluation.feedback.graded import Graded

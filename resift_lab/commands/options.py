@@ -71,7 +71,7 @@ def option_of(settings: Callable[..., Any], name: str, help: str, **attributes: 
 
 
 def seeded(help: str) -> Decorator:
-    """Create the click option ``--seed``, which accepts 32-bit integers from 0 and defaults to 0.
+    """Create the click option ``--seed``, which accepts integers from 0 to 2**32 - 1. The default is 0.
 
     Args:
         help: The help text of the option.

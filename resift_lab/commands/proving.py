@@ -33,15 +33,15 @@ from resift_lab.log_replay.replay import Log, Observation, Ranking, Skipped, rep
 from resift_lab.log_replay.report import Report, false_alarms, rows_of
 from resift_lab.log_replay.traffic import Sample, read_searches, sample_clients
 
-# The source of events that means the log of User Behavior Insights.
+# Value of the argument `replay` that selects the log of User Behavior Insights, instead of a CSV file.
 UBI = "ubi"
 # Placeholder for the query's text in a body, as in search configurations of the Search Relevance Workbench.
 TEXT = "%SearchText%"
 # Maximum number of searches with a click in the sample of clients.
 SEARCHES = 3_000
-# Number of hits among which clicked documents are looked for.
+# Number of hits of a replayed search in which the clicked document is looked for.
 DEPTH = 100
-# Maximum number of searches that are sent a second time, to count unstable rankings.
+# Maximum number of searches that are run a second time, to count rankings that change without any feedback.
 _MAX_REPEATED = 100
 
 
@@ -284,7 +284,7 @@ def live_trial(index: str, action: str | float, url: str, store: str) -> TrialRe
 
 
 class ReplayedSearch:
-    """A search of an index, with and without a session, that gives the same hits as Resift's service.
+    """A search of an index that can be run with and without a session, and gives the same hits as Resift's service.
 
     In a session, the documents that a client judged or clicked before change the ranking.
 
@@ -309,7 +309,7 @@ class ReplayedSearch:
         encoder = index_model(engine, index, model)
         store = Sessions(open_session_store(":memory:", settings.session_index))
         self.service = SearchService(engine, encoder, store, settings, self.clicks)
-        # The first rankings without a session, by query text.
+        # Rankings without a session, by query text, for at most _MAX_REPEATED queries.
         self.rankings: dict[str, Ranking] = {}
         self.service.info(index)  # raises an error if the index does not exist
 

@@ -64,8 +64,8 @@ def put_into_service(source: str, folder: str, indices: Sequence[str] = ()) -> L
     Args:
         source: The folder with the trained reranker.
         folder: The service's folder. It is left unchanged if an error is raised.
-        indices: The names of the indices whose searches are reranked. If empty, searches of the indices that the
-            reranker was trained on are reranked.
+        indices: The names of the indices whose searches are reranked. If empty, the indices that the reranker was
+            trained on are used. A reranker that was trained on a folder of judged queries is then used for all indices.
 
     Returns:
         The reranker.

@@ -92,7 +92,8 @@ class IndexSearch:
             The hits, best first. At least 1,000 hits are requested from the engine.
         """
         judged = [_with_shortened_query(document) for document in search.judged]
-        # A model that was trained on the documents knows all of their words; see Model.document_known_share.
+        # max_alpha > alpha tells that a model was trained on the documents. It knows nearly all of their words (see
+        # Model.document_known_share), so the share of known words is not computed.
         known_share = None if search.max_alpha > search.alpha else search.known_share
         learned = learn_feedback(search.method, judged, len(search.vector), self.idf, known_share) if judged else None
         info = self.info

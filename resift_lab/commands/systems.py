@@ -43,7 +43,7 @@ class SystemChoice:
 
     @property
     def name(self) -> str:
-        """The name of the encoder or baseline to evaluate, or the folder of the saved model. The default is "mean".
+        """The name of the encoder or baseline to evaluate, or the folder of the saved model. "mean" if neither is set.
 
         Raises:
             BadInput: If both ``--encoder`` and ``--model`` are set.

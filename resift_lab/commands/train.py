@@ -123,13 +123,16 @@ def _train_labelled(options: RoBoewOptions, file: str, out: str, vectors: str) -
 
 
 def _train_bags(options: BagOptions, file: str, out: str, field: str) -> None:
-    """Train on a file of labelled bags of vectors, and save the model, as :func:`_train_labelled` does with texts.
+    """Train on a file of labelled bags of vectors, print the result, and save the model if training improved it.
+
+    A bag is the list of vectors of a document, for example of the patches of an image. If training did not improve the
+    model, nothing is saved, and the command exits with status 3.
 
     Args:
         options: The settings of the training.
         file: The path of the file with the documents and their labels.
         out: The folder to save the model in.
-        field: The name of the field with the bag of a document.
+        field: The name of the field of a document that contains its bag.
     """
     with needs_extra("lab", "training"):
         from resift_lab.training.bags import read_labelled_bags, train_bags
@@ -165,7 +168,9 @@ def _save_if_better(model: Model, summary: dict[str, Any], out: str, seconds: fl
 
 
 def _exit(summary: dict[str, Any], options: ClusterOptions, out: str, saved: bool) -> None:
-    """Print a warning if the training could not be evaluated, or if the model was not saved. Then the status is 3.
+    """Print warnings about a finished training. If the model was not saved, exit with status 3.
+
+    A warning is printed if the training could not be evaluated, and if the model was not saved.
 
     Args:
         summary: The summary of the training.

@@ -89,15 +89,15 @@ def reranker_command(
 ) -> None:
     """Train a reranker on judged queries. The index and its vectors are not changed.
 
-    Training uses the queries of qrels/train.tsv, the choice of the epoch and weight those of qrels/dev.tsv, and the
-    final test those of qrels/test.tsv. With a single qrels.tsv, the queries are divided into three blocks in the order
-    of their relevant documents: 70 % for training, 10 % for validation and 20 % for the test. --split changes the
-    shares. Without --split, the written reranker is finally trained on all queries.
+    The queries of qrels/train.tsv train the reranker, the queries of qrels/dev.tsv choose the epoch and the weight, and
+    the queries of qrels/test.tsv evaluate the result. With a single qrels.tsv, the queries are sorted by their first
+    relevant document in the corpus and divided into three blocks: 70 % for training, 10 % for validation and 20 % for
+    the test. --split changes the shares. Without --split, the written reranker is finally trained on all queries.
 
-    The reranker is compared with searches without it, by BM25 and the vectors of --model, the model that the index is
-    searched with. If training does not improve it, the untrained reranker is written. If the untrained reranker is not
-    significantly better than searches without it either (p < 0.05), nothing is written, and the exit status is 3.
-    Needs the extra 'lab'.
+    The evaluation compares searches with and without the reranker. Both use BM25 and the vectors of --model, the model
+    that the index is searched with. If training does not improve the reranker, the untrained reranker is written. If
+    searches with the untrained reranker are not significantly better either (p < 0.05), nothing is written, and the
+    exit status is 3. Needs the extra 'lab'.
     """
     from resift_lab.training.late_interaction_selection import train_reranker
 
@@ -123,7 +123,16 @@ def reranker_command(
 
 @dataclass(frozen=True)
 class _QuerySource:
-    """The options of ``resift train reranker`` for the source of the judged queries and their division into parts."""
+    """The options of ``resift train reranker`` that name the judged queries and divide them into parts.
+
+    Attributes:
+        folder: A folder in BEIR's layout, or None.
+        of_sessions: The index whose judgements are read from sessions, or None.
+        of_ubi: The index whose judgements are derived from the clicks in the UBI log, or None.
+        source: The addresses of the engine and of the session store.
+        shares: Shares of training, validation and test queries, such as (60, 10, 30). None means the default shares, or
+            the parts that the folder defines.
+    """
 
     folder: str | None
     of_sessions: str | None

@@ -40,7 +40,7 @@ from resift_lab.training.teachers import Teacher, endpoint_teacher, folder_teach
 
 # Prefix of a --teacher that is deployed in the cluster.
 DEPLOYED = "opensearch:"
-# Documents of an index to train on, the maximum that a search can return.
+# Number of documents of an index to train on. A search cannot return more.
 _SAMPLE = 10_000
 
 
@@ -82,9 +82,10 @@ _SAMPLE = 10_000
 def queries_command(out: str, as_json: bool, **options: Any) -> None:
     """Train static queries for documents that have a transformer's vectors, so that searches need no transformer.
 
-    The teacher, the model that encoded the documents, encodes words and passages of the documents once. Its vectors are
-    cached in OUT.teacher, so that an interrupted training can continue. With --index, the documents' own vectors are
-    used as well. Then 'resift attach INDEX --vectors --model OUT' lets searches use the trained model.
+    Static queries are word vectors, whose weighted mean is the vector of a query. They are trained to imitate the
+    teacher, the transformer that encoded the documents. The teacher encodes words and passages of the documents once.
+    Its vectors are cached in OUT.teacher, so that an interrupted training can continue. With --index, the documents'
+    own vectors are used as well. Then 'resift attach INDEX --vectors --model OUT' lets searches use the trained model.
 
     A part of the documents is held out for evaluation. If training makes the result worse, the teacher's vectors of
     single words are used unchanged. The held-out documents also choose the weight of the vectors in searches, which is
@@ -124,7 +125,8 @@ class _Options:
         """Check that the user named the source of the documents: files, or an index and its vector field.
 
         Raises:
-            BadInput: If neither files nor an index are named, or both, or only one of ``--index`` and ``--field``.
+            BadInput: If neither files nor an index are set, if both are set, or if only one of the options ``--index``
+                and ``--field`` is set.
         """
         if bool(self.files) == bool(self.index):
             problem = f"--corpus and --index {self.index} are both set" if self.index else "there are no documents"

@@ -32,9 +32,9 @@ from resift_lab.log_replay.replay import Skipped
 from resift_lab.log_replay.tuning import FACTORS, TRIALS, Choice, Values, choose
 from resift_lab.training.weighing import weigh_index
 
-# The source that chooses the weight of the vectors by the documents of the index.
+# Value of the argument `source` that chooses the weight of the vectors by the documents of the index.
 DOCUMENTS = "documents"
-# Judgements of a simulated user for each judged query.
+# Number of hits that the simulated user judges for each query.
 _MARKS = 5
 
 

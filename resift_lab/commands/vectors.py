@@ -39,7 +39,8 @@ from resift_lab.vectors.convert import convert
 from resift_lab.vectors.mixture import AGGREGATES, mix_vectors
 from resift_lab.vectors.model2vec import write_model2vec
 
-# Maximum numbers of distilled words and of sentences for refinement. The packaged table resift-en has the same.
+# Maximum number of words to distil, and of sentences for refinement. The packaged table resift-en was made with the
+# same numbers.
 _DISTILLED = 60_000
 _SENTENCES = 100_000
 

@@ -3,9 +3,9 @@
 A ranking sorts documents by decreasing similarity; ties keep the order of positions. Precision, recall and gains are
 fractions of 1. Average precision, recall and nDCG are NaN for a query without a relevant document.
 
-The tests compare these metrics with ir-measures. It does not replace them: trec_eval accepts only integer grades, but
-the grades of clicks and of judgement lists are fractions. It also takes 20 times as long for a ranking of 11,000
-documents.
+The tests compare these metrics with the package ir-measures, which cannot replace them: it uses trec_eval, which
+accepts only integer grades, but the grades of clicks and of judgement lists are fractions. It also takes 20 times as
+long for a ranking of 11,000 documents.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from resift.errors import BadInput, needs_extra
 
 Numbers = NDArray[np.float64]
 
+# Number of recall levels in an interpolated precision–recall curve: 0, 0.1, …, 1.
 LEVELS = 11
+# Default values of k in a precision–scope curve, the precision among the first k documents.
 SCOPES = (1, 2, 5, 10, 20, 30, 50, 75, 100)
 
 
@@ -104,9 +106,9 @@ def precision_at(similarity: NDArray[Any], relevant: NDArray[Any], k: int) -> Nu
 def interpolated_precision_at(similarity: NDArray[Any], relevant: NDArray[Any], k: int) -> Numbers:
     """Return the interpolated precision at rank ``k``: the maximum of the precision at all ranks from ``k`` on.
 
-    The "top-k precision" in the tables of the paper is this measure, not plain precision: for tf-idf on WebKB, this
-    function returns 67.9 % at rank 20 and 62.6 % at rank 50, and the paper prints 68.0 and 62.9. Plain precision is
-    61.2 % and 58.4 %.
+    Passalis and Tefas (2018) call this measure "top-k precision". It differs from plain precision: for tf-idf on WebKB,
+    this function returns 67.9 % at rank 20 and 62.6 % at rank 50, and the paper prints 68.0 and 62.9. Plain precision
+    is 61.2 % and 58.4 %.
 
     Args:
         similarity: Similarities of Q queries to N documents, of shape (Q, N).

@@ -16,8 +16,10 @@ with needs_extra("lab", "Evaluation"):
     from scipy.spatial.distance import cdist
 
 Matrix = Any  # NDArray (n, K) or scipy's csr_matrix (n, K)
+# A function that computes the similarities of B queries to N documents, shape (B, N), from their vectors.
 Block = Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]
 
+# Maximum number of similarities in a block.
 _CELLS = 8_000_000
 
 
@@ -60,7 +62,8 @@ def pair_similarity(left: Matrix, right: Matrix, similarity: str = "cosine") -> 
     Args:
         left: Vectors of the first texts of n pairs, shape (n, K) for K dimensions, dense or sparse.
         right: Vectors of the second texts, in the same order, shape (n, K).
-        similarity: Name of the similarity: ``cosine`` or ``jaccard``.
+        similarity: Name of the similarity: ``cosine``, ``jaccard`` or ``dot``. Sparse matrices do not support
+            ``jaccard``.
 
     Returns:
         Similarities of shape (n,), float64.
@@ -68,7 +71,7 @@ def pair_similarity(left: Matrix, right: Matrix, similarity: str = "cosine") -> 
     Raises:
         BadInput: If the similarity is unknown, or not supported for sparse matrices.
     """
-    # raises for a similarity that the matrices do not have
+    # called only for its error if the similarity is unknown or not supported by sparse matrices
     _block_function(similarity, issparse(left))
     if issparse(left) or similarity in ("cosine", "dot"):
         if similarity == "cosine":

@@ -25,7 +25,9 @@ from resift_lab.fingerprints import fingerprints
 
 RECALLS = (1, 3, 5, 10, 100)
 _GRADED = ("ndcg@10", "map", *(f"recall@{k}" for k in RECALLS), "mrr@10")
-CONDENSED = ("condensed_ndcg@10", "judged@10")  # of pools, which judge part of what is irrelevant
+CONDENSED = ("condensed_ndcg@10", "judged@10")  # only for collections that also have judgements of irrelevant documents
+# Maximum number of documents that hybrid_scores ranks completely, and the number of best documents, by BM25 and by
+# similarity, that it ranks in larger collections.
 _WHOLE = 100_000
 _CANDIDATES = 1000
 
@@ -80,9 +82,9 @@ class Run:
 def run_classes(system: System, train: Classes, test: Classes) -> Run:
     """Evaluate same-class retrieval: each test document is a query for training documents with the same label.
 
-    Test documents whose label does not occur in the training documents are skipped, and counted in the fact
-    ``skipped``. A test document without known words has a zero vector, so it ranks the training documents in the order
-    of their file. Such documents are counted in the fact ``unknown``.
+    Test documents whose label does not occur in the training documents are skipped. ``Run.facts["skipped"]`` is their
+    number. A test document without known words has a zero vector, so it ranks the training documents in the order of
+    their file. ``Run.facts["unknown"]`` is the number of such documents.
 
     Args:
         system: The system to evaluate. It is fitted on the texts of ``train``.
@@ -90,8 +92,8 @@ def run_classes(system: System, train: Classes, test: Classes) -> Run:
         test: The documents that serve as queries.
 
     Returns:
-        The metrics ``map11``, ``p@K`` and ``ip@K`` of each query. The facts include the mean precision–recall and
-        precision–scope curves.
+        The metrics ``map11``, ``p@K`` and ``ip@K`` of each query (see :mod:`resift_lab.evaluation.metrics`). The
+        attribute ``facts`` includes the mean precision–recall and precision–scope curves.
 
     Raises:
         BadInput: If all test documents are skipped.
@@ -296,7 +298,7 @@ def _search(
     """
     if serve is None or not isinstance(database, np.ndarray) or system.similarity not in ("cosine", "jaccard"):
         return None
-    # how rare a word is matters only to what sessions learn, and here are none
+    # all words have the same idf, which only matters for feedback and for very long queries
     return serve(collection.documents, database, system.similarity, lambda word: 1.0)
 
 

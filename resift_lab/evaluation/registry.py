@@ -16,7 +16,7 @@
                        (:mod:`resift.encoders.late_interaction`).
 ``svm:T,FILE``         Class probabilities of a linear SVM on tf-idf, trained on the labelled documents of FILE, with
                        the softmax temperature T.
-``st:FOLDER``          A sentence-transformers model (extra ``distill``).
+``st:FOLDER``          A sentence-transformers model.
 path of a folder       A model or reranker that ``resift model`` or ``resift train`` has saved.
 any other name         An untrained model, see :func:`resift.encoders.builders.build_model`.
 =====================  =============================================================================================

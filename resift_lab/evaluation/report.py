@@ -119,7 +119,8 @@ def topics_table(report: Mapping[str, Any], metrics: Sequence[str]) -> str:
     - QUERIES: the number of queries that have values
     - BEFORE: the metric without a session
     - AFTER: the metric with the session
-    - WHOLE: the metric if all judgements of the session have their full weight
+    - WHOLE: the metric with a session that gives all judgements their full weight, even if they do not suit the second
+      query
 
     Args:
         report: A report that :func:`topics_report` returned.

@@ -1,4 +1,7 @@
-"""Simulate reviews of a collection's first query, with its qrels as the reviewer's judgements."""
+"""Simulate systematic reviews, in which a reviewer looks for all relevant documents of a collection's first query.
+
+The qrels of the query are the reviewer's judgements.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +109,7 @@ def simulate(collection: Collection, seed: int, batch: int, target: float, docum
             stop = len(order)
         if sum(order) == relevant.sum() - 1 and stop is not None:
             break
-    order += [False] * (len(ids) - len(priors) - len(order))  # nothing is found in what is left
+    order += [False] * (len(ids) - len(priors) - len(order))  # the remaining documents are irrelevant
     return SimulatedReview(np.array(order), stop or len(order))
 
 

@@ -13,6 +13,7 @@ from resift.errors import BadInput
 from resift_lab.evaluation.metrics import LEVELS, SCOPES, Numbers, interpolated, precision, relevance_by_rank
 from resift_lab.evaluation.pairwise import Block, Matrix, similarity_blocks
 
+# Default ranks k of the measures `precision` and `interpolated`.
 TOP = (10, 20, 50)
 
 
@@ -79,7 +80,7 @@ def same_class_scores(
         hits = relevance_by_rank(scores, query_classes[rows, None] == classes)
         curve[rows], best[rows] = interpolated(hits, top)
         plain[rows] = precision(hits, ranks)
-    # no document is of their class, so that a precision of 0 would say nothing about the system
+    # NaN rather than a precision of 0, because no document has the class of these queries
     unknown = np.isnan(curve[:, 0])
     plain[unknown], best[unknown] = np.nan, np.nan
     return SameClassScores(

@@ -1,7 +1,7 @@
-"""The search that is served, over a test collection.
+"""The interface of searches in a test collection that give the same hits as Resift's service.
 
-Protocols describe a search by :class:`SimulatedSearch` and receive :class:`Hits`. The commands provide the
-implementation, which rewrites the search and runs it on an engine.
+Evaluation protocols describe a search by :class:`SimulatedSearch` and receive :class:`Hits`. The implementation, which
+rewrites the search and runs it on an engine, is in :mod:`resift_lab.commands.served_search`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from resift.feedback.judgements import JudgedDocument
 from resift.feedback.methods import DEFAULT_METHOD
 from resift_lab.evaluation.system import System, known_word_share, weights_of
 
-RANKED = 1000  # as many as TREC's runs hold
+RANKED = 1000  # number of hits in a ranking, as in the runs of TREC
 
 
 @dataclass(frozen=True)
 class SimulatedSearch:
-    """One search of a simulated user.
+    """A search of a simulated user.
 
     Attributes:
         text: The query text.
@@ -87,11 +87,12 @@ class SearchableCollection(Protocol):
         """Return the hits of a search, best first."""
 
 
-# Arguments: documents, their vectors of shape (N, K), the name of the similarity, and a function of a word's rarity.
+# A function that indexes documents. Its arguments are the texts of the N documents, their vectors of shape (N, K), the
+# name of the similarity, and a function that returns the inverse document frequency of a word.
 Serve = Callable[[Sequence[str], Floats, str, Callable[[str], float]], SearchableCollection]
 
 
-Served = Callable[[str], Hits]  # what a search for a text finds without a session
+Served = Callable[[str], Hits]  # a function that takes the text of a query and returns its hits, without a session
 
 
 def served_by(serve: Serve, system: System, documents: Sequence[str]) -> Served:
@@ -106,7 +107,7 @@ def served_by(serve: Serve, system: System, documents: Sequence[str]) -> Served:
     Returns:
         A function that takes the text of a query and returns its hits, without a session.
     """
-    # how rare a word is matters only to what sessions learn, and here are none
+    # all words have the same idf, which only matters for feedback and for very long queries
     search = serve(documents, np.asarray(system.fit(documents)), system.similarity, lambda word: 1.0)
     alpha = weights_of(system)[0]
     return lambda query: search.hits(

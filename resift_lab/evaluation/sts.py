@@ -1,8 +1,9 @@
 """Semantic textual similarity: correlation of predicted similarities with the gold scores of sentence pairs.
 
-The correlation of a task is computed over its pairs. The value of a file, and the value of all files, is the mean over
-tasks weighted by their numbers of pairs, as SentEval's ``wmean`` and in Muffo et al. 2021. ``spearman_all`` and
-``pearson_all`` are computed over all pairs of a file, whatever their tasks, and averaged over files in the same way.
+The correlation of a task is computed over its pairs. The value of a file is the mean over its tasks, weighted by their
+numbers of pairs, and the value of several files is the same mean over all of their tasks (SentEval's ``wmean``, Muffo
+et al. 2021). ``spearman_all`` and ``pearson_all`` are computed over all pairs of a file, regardless of the tasks, and
+averaged over files in the same way.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def _similarities(system: System, pairs: SentencePairs) -> NDArray[Any]:
     """
     if isinstance(system, DynaMaxPairs):
         return system.pairs(pairs.left, pairs.right)
-    # both sides: a sentence is neither a query nor a document
+    # fitted on both sides, because neither sentence of a pair is a query or a document
     system.fit([*pairs.left, *pairs.right])
     return pair_similarity(system.queries(pairs.left), system.queries(pairs.right), system.similarity)
 
@@ -217,7 +218,7 @@ def significance(first: Sequence[StsTask], second: Sequence[StsTask], seed: int)
                 left, right = np.where(swap, y, x), np.where(swap, x, y)
                 parts.append(_correlations(left, gold, ranks) - _correlations(right, gold, ranks))
             sums += n * np.concatenate(parts)
-        # a little less than observed, because the same correlation of other rows may round differently
+        # the tolerance allows for rounding: equal differences of different permutations may differ in the last digits
         extreme = int(np.count_nonzero(np.abs(sums) >= abs(observed) - 1e-9))
         p[name] = (1 + extreme) / (1 + RESAMPLES)
     return p

@@ -14,7 +14,7 @@ from resift_lab.fingerprints import fingerprints_in
 if TYPE_CHECKING:
     from resift_lab.evaluation.pairwise import Matrix
 
-MAX_ALPHA = ADAPTED_MAX_ALPHA  # of systems that do not say what their weight comes near to with feedback
+MAX_ALPHA = ADAPTED_MAX_ALPHA  # for systems without an attribute max_alpha
 
 
 class System(Protocol):

@@ -13,13 +13,13 @@ from resift_lab.evaluation.significance import chunks
 from resift_lab.log_replay.replay import Observation, Skipped
 
 Numbers = NDArray[np.float64]
-# Hits on the first page.
+# Number of hits on the first page.
 FIRST = 10
-# Runs of the A/A check.
+# Number of runs of the A/A check (see false_alarms).
 RUNS = 100
 _RESAMPLES = 2000
 WEIGHTED = "all, weighted by place"
-# Largest weight of a click in the row WEIGHTED.
+# Largest weight of a click in the row WEIGHTED, where a click at position n has the weight n.
 _MAX_WEIGHT = 10
 # The rows of a report, with the clicks that belong to each.
 _GROUPS: dict[str, Callable[[Observation], bool]] = {
@@ -173,8 +173,8 @@ def _row(clicks: Sequence[Observation], rng: np.random.Generator, weighted: bool
     Args:
         clicks: The ranks of the clicked documents.
         rng: The source of random numbers for the bootstrap.
-        weighted: Whether to weight each click by the position at which the document was shown. The largest weight is
-            10. Without a position, the weight is 1.
+        weighted: Whether to weight each click by the position at which the document was shown: a click at position n
+            has the weight n, but at most 10. Without a position, the weight is 1.
 
     Returns:
         The metrics of the group.

@@ -1,4 +1,4 @@
-"""Reading of search logs, and random samples of their clients in a single pass with bounded memory."""
+"""Read search logs, and draw random samples of their clients in a single pass with bounded memory."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from resift.sessions.clicks import IMPRESSION, Actions, Object
 MAX_EVENTS = 2_000
 # Maximum number of events in memory, which take about 150 MB.
 _MAX_EVENTS_IN_MEMORY = 200_000
+# Columns of a CSV file of searches (see read_searches).
 COLUMNS = ("query", "shown", "clicked", "client", "time")
 
 

@@ -19,7 +19,7 @@ from resift_lab.evaluation.metrics import Numbers
 from resift_lab.evaluation.significance import paired_randomization
 from resift_lab.training.gate import SIGNIFICANT
 
-# The constants, with their candidate values.
+# The constants of sessions (attributes of Tuning), with their candidate values. Each value is a factor of the default.
 FACTORS = {"words": (0.5, 1.0, 2.0), "strength": (0.5, 1.0, 2.0), "carried": (0.0, 1.0, 2.0)}
 # Maximum number of evaluations: the present constants, three values of three constants, and the choice of each half.
 TRIALS = 12

@@ -17,7 +17,7 @@ from resift.arrays import Floats
 _BETA_FIRST = 0.9
 _BETA_SECOND = 0.999
 _EPSILON = 1e-8
-# Share of the learning rate that is left at the end of a training run.
+# Smallest factor of the initial learning rate, which is reached at the end of a training run.
 _LOWEST_RATE = 0.02
 
 

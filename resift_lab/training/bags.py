@@ -1,8 +1,11 @@
-"""Training of RN-BoF on labelled documents that carry bags of vectors, such as the patches of images.
+"""Training of RN-BoF on labelled documents that contain bags of vectors, such as the patches of images.
 
-First, a part of the documents is held out. After each epoch the held-out documents are used as queries against the
-others, and the number of epochs with the best mAP is chosen. Then a new network is trained on all documents for this
-number of epochs.
+RN-BoF is a neural bag-of-features network (:mod:`resift_lab.training.rnbof`). A bag consists of one or more regions,
+and each region is a list of vectors.
+
+First, a part of the documents is held out. After each epoch, the held-out documents are queries, which rank the
+training documents, and the number of epochs with the best mean average precision is chosen. Then a new network is
+trained on all documents for this number of epochs.
 """
 
 from __future__ import annotations
@@ -84,11 +87,12 @@ def train_bags(
         progress: A function that is called with the number of processed documents and the total number.
 
     Returns:
-        The trained model, and a summary of the training. In the summary, ``map11`` contains the mean average precision
-        (0 to 1) of searches in the training documents, where each held-out document is a query for documents of its
-        class: with the means of the vectors of each region (``vectors``), with the ``untrained`` and with the
-        ``trained`` encoder. ``better`` tells whether the value of ``trained`` is the highest, or is None if no document
-        was held out.
+        The trained model, and a summary of the training. The summary contains, among others:
+
+        - ``map11``: the mean average precision (0 to 1) of searches in the training documents, where each held-out
+          document is a query for documents of its class. There is a value for the means of the vectors of each region
+          (``vectors``), for the ``untrained`` encoder and for the ``trained`` encoder.
+        - ``better``: whether the value of ``trained`` is the highest. None if no document was held out.
 
     Raises:
         BadInput: If the numbers of bags and labels differ, a label is invalid, or a region has fewer vectors than
@@ -190,7 +194,8 @@ def _learning_curve(
         steps: A counter of the processed documents, which reports the progress.
 
     Returns:
-        The mean average precision before training and after each epoch, and that of the means of the vectors.
+        A list of the mean average precision before training and after each epoch, and the mean average precision of a
+        simpler encoder, the means of the vectors of each region.
     """
     queries, database = (Bags([bag for bag, out in zip(bags, held_out, strict=True) if out == part]) for part in (1, 0))
     main = targets.argmax(axis=1)

@@ -1,17 +1,23 @@
 """RO-BoEW: a bag of embedded words that is trained for retrieval (Passalis and Tefas 2018, section 3).
 
-The vector x of a word is converted to memberships u in K codewords (equations 1 and 2). A text is represented by the
-weighted mean z of its words' memberships (equation 3), multiplied by a mask: s = r ⊙ z (equation 4). Word vectors,
-codebook V, width σ and mask r are trained so that the documents form pure clusters. Each class has a cluster centre.
+The vector x of a word is converted to memberships u in K codewords, which tell how close x is to each codeword
+(equations 1 and 2). A text is represented by the weighted mean z of its words' memberships (equation 3), multiplied by
+a
+mask: s = r ⊙ z (equation 4). Word vectors, codebook V, width σ and mask r are trained so that the documents form pure
+clusters. Each class has a cluster centre.
 
 The loss is either the entropy of the classes within the clusters (equation 13) or, with ``tied`` clusters, the
 cross-entropy between each document's cluster and its class. The second form also fixes which cluster belongs to which
 class.
 
-Three things are not in the paper. The weights of words in the mean are trained too. With ``tied`` clusters the
-centres, which start as the mean vectors of the classes, are trained at a low rate, and without them the centres are
-computed again before each epoch. The learning rates fall to 0. The option ``published`` switches all of this off. A
-step updates only the words of its batch.
+Three things are not in the paper:
+
+- The weights of words in the mean are trained, too.
+- The cluster centres, which start as the mean vectors of the classes, change during the training. With ``tied``
+  clusters they are trained at a low rate. Otherwise they are computed again before each epoch.
+- The learning rates fall to 0.
+
+The option ``published`` switches all three off. A step updates only the words of its batch.
 """
 
 from __future__ import annotations
@@ -43,7 +49,7 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
 
     For V words, D dimensions and K codewords, its parameters are the word vectors (V, D), the logarithms of the word
     weights (V, 1), the codebook (K, D), a scalar width σ, and a mask r (K,), all float32. Distances between words and
-    codewords are divided by the width. The mask weights the codewords in the vector of a text.
+    codewords are divided by σ². The mask contains a factor for each codeword.
 
     Args:
         table: The words to train, most frequent first, with initial vectors and weights.
@@ -77,9 +83,7 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
         self._add_width_and_head(options)
 
     def _add_width_and_head(self, options: RoBoewOptions) -> None:
-        """Create two trainable parameters: the width and the mask.
-
-        Distances between words and codewords are divided by the width. The mask contains a factor for each codeword.
+        """Create two trainable parameters: the width σ of the codewords, and the mask with a factor for each codeword.
 
         Args:
             options: The settings, with the initial width and the number of codewords.
@@ -92,7 +96,7 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
         return f"ro-boew:{len(self.codebook)}"
 
     def scale(self) -> torch.Tensor:
-        """Return the divisor of distances, σ²."""
+        """Return σ², by which the distances between words and codewords are divided."""
         return self.width.square()
 
     def text_vectors(self, pooled: torch.Tensor) -> torch.Tensor:
@@ -124,7 +128,8 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
     def membership(self, rows: torch.Tensor) -> torch.Tensor:
         """Compute how strongly each word belongs to each codeword, a trained centroid of word vectors.
 
-        The memberships of a word x are the softmax over the codewords v_k of -‖x - v_k‖ / σ, where σ is the width.
+        The memberships of a word with the vector x are the softmax over the codewords v_k of -‖x - v_k‖, divided by
+        :meth:`scale`.
 
         Args:
             rows: The vectors x of n words of D dimensions, shape (n, D).
@@ -141,8 +146,9 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
         """Encode texts.
 
         Args:
-            counts: The frequency of each of the V words in each of the S segments of n texts, shape (n · S, V). The
-                segments of a text are adjacent rows.
+            counts: The frequency of each of the V words in each of the S segments of n texts, shape (n · S, V).
+                Segments are consecutive parts of a text, which are adjacent rows. RO-BoEW has a single segment, the
+                whole text.
 
         Returns:
             The vector of each text, shape (n, R) for R dimensions. A segment without words contributes zeros.
@@ -230,12 +236,15 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
 
 
 def soft_memberships(vectors: torch.Tensor, codebook: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """Compute how strongly each vector belongs to each codeword: the softmax over the codewords v_k of -‖x - v_k‖ / σ.
+    """Compute how strongly each vector belongs to each codeword.
+
+    The memberships of a vector x are the softmax over the codewords v_k of -‖x - v_k‖ / g_k, where g_k is the divisor
+    of the distances from codeword k.
 
     Args:
-        vectors: The vectors x, shape (n, D).
-        codebook: The codewords v, shape (K, D).
-        scale: The divisor σ of the distances, a scalar or of shape (K,).
+        vectors: The vectors x with D dimensions, shape (n, D).
+        codebook: The K codewords v, shape (K, D).
+        scale: The divisors g, shape (K,), or a single divisor for all codewords.
 
     Returns:
         Memberships in the K codewords, shape (n, K). Each row sums to 1.
@@ -253,8 +262,14 @@ def entropy(
 ) -> torch.Tensor:
     """Return the training loss: the entropy of the classes in the soft clusters around ``centres``, in nats.
 
-    With the memberships w_ik of document i in cluster k, the weight h_jk of class j in cluster k and its share p_jk,
-    the entropy is -1/N · Σ h_jk · log p_jk. With ``tied`` clusters, the loss is -1/N · Σ π_ij · log w_ij instead.
+    The entropy is -1/N · Σ h_jk · log p_jk, with these symbols:
+
+    - π_ij: the share of class j in document i
+    - w_ik: the membership of document i in cluster k
+    - h_jk = Σ_i π_ij · w_ik: the weight of class j in cluster k
+    - p_jk = h_jk / Σ_i w_ik: the share of class j in cluster k
+
+    With ``tied`` clusters, the loss is -1/N · Σ π_ij · log w_ij instead.
 
     Args:
         vectors: The vectors s of N documents, shape (N, K).

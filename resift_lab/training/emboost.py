@@ -1,10 +1,12 @@
 """Training of EmBoost's networks with hard triplets (Cakaloglu, Xu and Raghavan 2022, section 3.4).
 
-The word vectors do not change, except for the weights u of their sources. A residual network on top of them is trained,
-which is the same for queries and documents. The negative document of a query is the nearest document in the batch that
-is not relevant to the query, or with semi-hard negatives the nearest of those that are farther than the relevant
-document. The loss is max(0, |q - d⁺| - |q - d⁻| + m) (equation 8). The optimiser is Adam with
-weight decay.
+Training changes a residual network on top of the word vectors, which is the same for queries and documents, and a
+weight for each source of word vectors. The word vectors themselves do not change.
+
+The loss of a query is max(0, |q - d⁺| - |q - d⁻| + m) (equation 8), where q is the vector of the query, d⁺ the vector
+of a relevant document, d⁻ the vector of an irrelevant document (the negative), and m the margin. The negative is the
+nearest irrelevant document in the batch. Semi-hard negatives are the nearest of the irrelevant documents that are
+farther from the query than the relevant document. The optimiser is Adam with weight decay.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from resift_lab.training.judged_queries import JudgedQueries
 from resift_lab.training.options import EmBoostOptions
 from resift_lab.training.progress import Progress
 
-# Words of a text that are used in training.
+# Number of words at the beginning of a text that training uses.
 _MAX_WORDS = 64
 # Largest distance between two points on the unit sphere.
 _MAX_DISTANCE = 2
@@ -152,16 +154,20 @@ def _triplet_loss(
 ) -> torch.Tensor:
     """Return the mean triplet loss of a batch of queries.
 
-    The positive document of a query is drawn from its relevant documents. Its negative document is one of the other
-    queries' positive documents, except documents that are relevant to the query: the nearest, or the nearest of those
-    that are farther than the positive document.
+    The positive document of a query is drawn from its relevant documents. Its negative document is a positive document
+    of another query in the batch that is not relevant to this query. There are two ways to choose the negative
+    document:
+
+    - ``hardest``: the nearest of these documents
+    - ``semi-hard``: the nearest of these documents that is farther than the positive document, or the farthest of all
+      if none is farther than the positive document
 
     Args:
         network: The network, which encodes queries and documents.
         data: The queries, documents and relevance judgements.
         batch: Positions of the queries.
-        options: The settings, with the choice of the negative document and the margin: the distance by which it should
-            be farther from the query than the positive document.
+        options: The settings, with the choice of the negative document, and the margin by which this document should be
+            farther from the query than the positive document.
         rng: Random generator that draws the positive documents.
 
     Source:

@@ -33,8 +33,8 @@ from resift_lab.evaluation.significance import paired_randomization
 SHARES = (0.2, 0.5, 1)
 # Significance level for vectors against the text alone.
 SIGNIFICANT = 0.05
-# Significance level for a model against another model that helps as well. A model that changes nothing is better in
-# half of all cases.
+# Significance level for replacing a model by another model, if both improve the ranking. A higher mean is not enough:
+# of two equally good models, either has the higher mean in half of all cases.
 _SIGNIFICANT_FOR_REPLACING = 0.5
 # Maximum number of documents to search for, and the minimum below which the gate gives no verdict.
 MAX_JUDGES = 300

@@ -4,12 +4,18 @@ The score s of a document is (see :mod:`resift.encoders.late_interaction`)
 
     s = Σ_i w_i · m_i / (Σ_i w_i · (1 + c · l)),    m_i = max(0, b_i - t),    b_i = max_j q_i · d_j
 
-with the vectors q_i of the query's words (including shifts), the vectors d_j of the document's words, the weights w_i =
-exp(log weight), the threshold t, the length penalty c, and the document's length l, divided by the mean length.
+with these symbols:
+
+- q_i: the vector of a query word. Frequent query words have a shift, a trained vector that is added to the word vector.
+- d_j: the vector of a word of the document
+- w_i: the weight of a query word. Its logarithm is trained.
+- t: the threshold of similarities
+- c: the length penalty
+- l: the length of the document, divided by the mean length
 
 The loss is the cross-entropy of choosing the relevant document by a softmax of κ · s over all candidates. At the
-maximum over j, the gradient flows only to the pair of words that has the maximum. Rows have unit length, which the
-caller restores after each step.
+maximum over j, the gradient flows only to the pair of words that has the maximum. The word vectors have unit length,
+which the caller restores after each step.
 """
 
 from __future__ import annotations
@@ -99,8 +105,8 @@ class Gradient:
         log_weights: The gradient with respect to the logarithms of the word weights, shape (V,).
         shifts: The gradient with respect to the shifts, shape (S, D).
         scalars: The gradient with respect to the scalars, shape (3, 1).
-        touched: Whether each word occurs in a query or document of the batch, so that its row may not be zero; shape
-            (V,).
+        touched: Whether each word occurs in a query or document of the batch, so that its gradient may differ from
+            zero, shape (V,).
         query_words: Whether each word occurs in a query of the batch, shape (V,).
     """
 

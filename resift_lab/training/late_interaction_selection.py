@@ -1,13 +1,13 @@
 """Training of a reranker on judged queries, with a choice of the best epoch and weight and a final test.
 
-The queries are divided into training, validation and test queries: contiguous blocks in the order of their relevant
-documents in the collection, so that the subjects of the parts differ, as they will in use. Hard negatives come from
-BM25's candidates.
+The queries are sorted by the positions of their relevant documents in the collection, and divided into three blocks:
+training, validation and test queries. The blocks therefore have different subjects, as training queries and later
+searches will have. Training compares relevant documents with hard negatives: irrelevant documents that BM25 ranks high.
 
-The reranker reads the first hits of a search without it (by BM25 and vectors) and multiplies their scores
-(:func:`resift.encoders.late_interaction.score_factors`). The validation queries choose the epoch, which may be 0, and
-the weight. The test queries, on which nothing was chosen, show whether the hits are better with the reranker than
-without, by a paired randomisation test.
+The reranker reorders the first hits of a search by BM25 and vectors. It multiplies the score of each of these hits by a
+factor (:func:`resift.encoders.late_interaction.score_factors`). The validation queries choose the epoch, which may be
+0, and the weight of the reranker. The test queries, on which nothing was chosen, show by a paired randomisation test
+whether the hits are better with the reranker than without.
 """
 
 from __future__ import annotations

@@ -19,7 +19,8 @@ NEGATIVES = ("hardest", "semi-hard")
 _PAPER_STEPS = 400
 # Smallest number of documents for training without labels.
 MIN_DOCUMENTS = 8
-# A reranker is trained with at least so many queries a step and so many steps, in at most so many epochs.
+# Training of a reranker: minimum number of queries per step, minimum number of steps, and maximum number of epochs to
+# reach this number of steps.
 _MIN_BATCH = 8
 _MIN_STEPS = 150
 _MAX_EPOCHS = 20
@@ -249,7 +250,11 @@ class AdaptOptions:
         return max(1, documents // self.batch)
 
     def steps(self, documents: int) -> int:
-        """Return the total number of steps for this many documents."""
+        """Return the total number of training steps.
+
+        Args:
+            documents: The number of documents.
+        """
         epoch = self.steps_per_epoch(documents)
         return epoch * max(self.epochs, min(self.most_epochs, -(-self.min_steps // epoch)))
 

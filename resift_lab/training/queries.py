@@ -47,13 +47,13 @@ from resift_lab.training.unseen import LinearMap
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-# Standard deviation of the cosines between passages for which QUERY_ALPHA and QUERY_MAX_ALPHA were chosen, and the
-# smallest standard deviation that the weights are computed with.
+# The weights QUERY_ALPHA and QUERY_MAX_ALPHA were chosen for a model whose cosines have the standard deviation SPREAD.
+# Smaller standard deviations than _MIN_SPREAD are raised to it (see set_weights).
 SPREAD = 0.1
 _MIN_SPREAD = 1e-3
 # The constant a of SIF weights.
 _SIF = 1e-3
-# Number of words in a passage.
+# Minimum and maximum number of words in a passage.
 _MIN_WORDS = 2
 _MAX_WORDS = 40
 # Share of the teacher's texts that are single words.
@@ -61,15 +61,16 @@ _SHARE_OF_WORDS = 1 / 3
 # Maximum number of held-out documents, and the number of passages drawn from each.
 _MAX_JUDGES = 1000
 _PASSAGES_PER_JUDGE = 6
-# Documents that are encoded again to check that their vectors are the teacher's.
+# Number of documents that are encoded again, to check that their vectors were computed by the teacher.
 _CHECKED = 16
-# Candidates whose cosines are used to compute the spread.
+# Number of candidates whose cosines are used to compute the spread (standard deviation).
 _COMPARED = 2000
 # Sizes of the gate: held-out documents, queries for each, and all documents.
 _GATE_JUDGES = 200
 _GATE_ROUNDS = 2
 _GATE_DOCUMENTS = 5000
-# Smallest mean distance of vectors (of unit length) from their mean. 16-bit floats are less precise.
+# Smallest mean distance of unit vectors from their mean. If the distance is smaller, all texts have the same vector up
+# to the precision of 16-bit floats.
 _MIN_DISTANCE = 1e-3
 
 

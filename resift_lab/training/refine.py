@@ -28,14 +28,14 @@ from resift_lab.training.documents import word_counts
 from resift_lab.training.fitting import FitOptions, fit_rows
 from resift_lab.training.progress import Progress
 
-# Number of words in a usable sentence.
+# Minimum and maximum number of words in a sentence.
 _MIN_WORDS = 4
 _MAX_WORDS = 40
 # Smallest number of sentences to train on.
 _MIN_SENTENCES = 14
 # Sentences between two progress reports.
 _CHUNK = 2048
-# Marks of tables, rulers, quotations and addresses, which are not prose.
+# Characters of tables, rulers, quotations and e-mail addresses. Sentences with these characters are skipped.
 _NO_PROSE = re.compile(r"[>|=_*]{2}|@")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
 

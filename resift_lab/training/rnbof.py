@@ -1,9 +1,10 @@
 """RN-BoF: a bag-of-features network whose vectors may have any size (Passalis and Tefas 2017).
 
-In contrast to RO-BoEW, each codeword has its own width σ_k (equations 5 and 6). A text may be divided into S
-consecutive segments, which are pooled separately (equation 7 and section 3.2.3). Unlike in the paper, all segments
-of a text share the same codewords, and only the head distinguishes them. The head t = relu(Wᵀ s) has R dimensions
-(equation 8). The network is trained like RO-BoEW, with learned cluster centres (equation 13).
+The network extends RO-BoEW (:mod:`resift_lab.training.boew`). Each codeword has its own width σ_k (equations 5 and 6).
+A text may be divided into S consecutive segments, which are pooled separately to the vector s (equation 7 and section
+3.2.3). Unlike in the paper, all segments of a text share the same codewords, and only the head distinguishes them. The
+head is a last layer, t = relu(Wᵀ s) with R dimensions (equation 8). The network is trained like RO-BoEW, with learned
+cluster centres (equation 13).
 
 :class:`RnBof` encodes texts, whose vectors are those of their words. :class:`BagRnBof` encodes bags of any vectors, and
 each region of a bag has codewords of its own, as in the paper.

@@ -73,8 +73,8 @@ def adapt(
         vectors: The word vectors to adapt.
         options: The settings of the adaptation.
         progress: A function that is called with the number of finished steps and the total number.
-        small_dim: A smaller number of dimensions. The model gets as many if vectors of this size rank the held-out
-            documents as well.
+        small_dim: A smaller number of dimensions. The model gets this number of dimensions if vectors of this size rank
+            the held-out documents equally well. None always uses ``options.dim``.
 
     Returns:
         A model of the kind ``mean``, or ``boew`` if ``options.codewords`` is set. ``model.alpha`` is the weight against
@@ -280,7 +280,8 @@ def adapt_if_better(
         vectors: The word vectors to adapt.
         progress: A function that is called with the number of finished steps and the total number.
         remark: A function that is called once with a description of the evaluation in English, for example to print it.
-        small_dim: A smaller number of dimensions, which the model gets if the held-out documents are ranked as well.
+        small_dim: A smaller number of dimensions, which the model gets if such vectors rank the held-out documents
+            equally well. None does not try a smaller number.
 
     Returns:
         The model with adapted vectors, or None if the original vectors are at least as good.

@@ -1,9 +1,9 @@
 """Training of RO-BoEW and RN-BoF on labelled documents.
 
-First, a part of the documents is held out. After each epoch the held-out documents are used as queries against the
-others, and the number of epochs with the best mAP is chosen. Then a new network is trained on all documents for this
-number of epochs. The state can be saved after each epoch. An interrupted training continues from there and gives the
-same result.
+First, a part of the documents is held out. After each epoch, the held-out documents are queries, which rank the
+training documents, and the number of epochs with the best mean average precision is chosen. Then a new network is
+trained on all documents for this number of epochs. The state can be saved after each epoch. An interrupted training
+continues from the saved state and gives the same result.
 """
 
 from __future__ import annotations
@@ -57,11 +57,12 @@ def train(
             with the same result as an uninterrupted training. The caller removes the file.
 
     Returns:
-        The trained model, and a summary of the training. In the summary, ``map11`` contains the mean average precision
-        (0 to 1) of searches in the training documents, where each held-out document is a query for documents of its
-        class: with the mean of the original word vectors (``vectors``), with the ``untrained`` and with the ``trained``
-        encoder. ``better`` tells whether the value of ``trained`` is the highest, or is None if no documents were held
-        back.
+        The trained model, and a summary of the training. The summary contains, among others:
+
+        - ``map11``: the mean average precision (0 to 1) of searches in the training documents, where each held-out
+          document is a query for documents of its class. There is a value for the mean of the original word vectors
+          (``vectors``), for the ``untrained`` encoder and for the ``trained`` encoder.
+        - ``better``: whether the value of ``trained`` is the highest. None if no documents were held out.
 
     Raises:
         BadInput: If the numbers of texts and labels differ, a label is invalid, the texts have no usable words, or the
@@ -180,8 +181,8 @@ class _Run:
         """
         size, segments = len(self.targets), np.arange(self.network.segments)
         order = np.random.default_rng([self.options.seed, self.epochs]).permutation(size)
-        # Tied centres are trained. Other centres are the means of the classes, which change with the vectors. In the
-        # paper they are computed once.
+        # Tied centres are trained. Other centres are the means of the classes. They change with the vectors of the
+        # texts, so they are computed again. In the paper they are computed only once.
         if self.epochs and not (self.options.tied or self.options.published):
             self.centres.data.copy_(self._class_means())
         for start in range(0, size, self.options.batch):

@@ -1,12 +1,17 @@
 """Training of word2doc with titles and keywords of documents as queries.
 
-Two keywords of each document are held out (:mod:`resift_lab.training.word2doc_pairs`). The first is used to choose the
-weight of the retriever's scores, the second to evaluate the model, as it is and with several kinds of typing errors.
+Word2doc is a network that predicts which document a query refers to (:mod:`resift.encoders.word2doc`). Its inputs are
+the words of the query, and the context: the documents that a TF-IDF retriever returns for the query. The scores of the
+network and of the retriever are added up.
 
-Half of the training queries have a typing error. The context of a query consists of the documents that the hashed
-retriever returns for it. Their order is shuffled before each epoch, as in the thesis, although the mean of the
-embeddings does not depend on it. The loss is negative sampling: for each query it raises the score of the right
-document and lowers the scores of ten documents that are not in the context.
+Two keywords of each document are held out (:mod:`resift_lab.training.word2doc_pairs`). The first keyword is used to
+choose the weight of the retriever's scores. The second is used to evaluate the model, without and with several kinds of
+typing errors.
+
+Half of the training queries have a typing error. The order of the context documents is shuffled before each epoch, as
+in the thesis, although the network uses the mean of their embeddings, which does not depend on the order. The loss is
+negative sampling: for each query it raises the score of the right document and lowers the scores of ten documents that
+are not in the context.
 
 Source:
     word2doc (thesis, 2018), sections 2.2.1 and 4.2.
@@ -44,7 +49,7 @@ from resift_lab.word2doc.retriever import build_retriever
 
 # Weights of the retriever's scores to choose from.
 RETRIEVER_WEIGHTS = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
-# Weights of the similarity on an index to choose from.
+# Weights of the similarity in searches of an index to choose from.
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.97)
 # Maximum number of keywords that are used to choose a weight.
 _MAX_CHOOSING = 2000
@@ -334,9 +339,11 @@ def sample_negatives(
 def _best_weights(model: Word2Doc, choosing: dict[str, int], seed: int) -> tuple[float, float]:
     """Choose the weights that rank the correct document first for the most queries.
 
-    The queries are keywords that were not used in training, some of them with typing errors. On an index, the engine
-    scores the words as they are typed. The retriever stands for the engine here, and all documents without a typed word
-    get the smallest score.
+    The queries are keywords that were not used in training, some of them with typing errors.
+
+    In searches of an index, the engine scores the words of a query without correcting them, and the scores are
+    multiplied by exp(beta · similarity). Here the retriever takes the place of the engine, and all documents without a
+    word of the query get the smallest score.
 
     Args:
         model: The word2doc model.
@@ -344,7 +351,7 @@ def _best_weights(model: Word2Doc, choosing: dict[str, int], seed: int) -> tuple
         seed: The seed of the typing errors.
 
     Returns:
-        The weight of the retriever's scores, and alpha, the weight of the similarity on an index.
+        The weight of the retriever's scores, and alpha, the weight of the similarity in searches of an index.
     """
     rng = np.random.default_rng([seed, len(NOISES)])
     keywords = list(choosing)[:_MAX_CHOOSING]

@@ -32,8 +32,8 @@ def judge(model: Word2Doc, seed: int = 0) -> dict[str, Any]:
     - ``retriever``: the retriever alone.
     - ``read``: the retriever with words that the speller has corrected.
     - ``network``: the model without the retriever's scores.
-    - ``index``: the model as on an index: the retriever's scores of the words as they are typed, in place of the
-      engine's, times exp(beta · similarity).
+    - ``index``: the model as searches of an index use it, where each score of the engine is multiplied by
+      exp(beta · similarity). The retriever's score of the uncorrected query takes the place of the engine's score.
 
     Args:
         model: The model. Its ``info["held_out"]`` maps each keyword to the position of its document.
@@ -85,8 +85,7 @@ def _ranks_of_systems(
         rng: The source of random numbers for the typing errors.
 
     Returns:
-        The rank of the correct document of each query, by the name of the system: ``word2doc``, its parts ``network``
-        and ``retriever`` alone, and ``read``, the retriever with automatically corrected queries.
+        The rank of the correct document of each query, by the name of the system (see :func:`judge`).
     """
     written = [with_noise(query, kind, rng) for query in queries]
     corrected = [" ".join(model.speller.correct(query)) for query in written]
@@ -98,7 +97,7 @@ def _ranks_of_systems(
 
 
 def _network_ranks(model: Word2Doc, queries: Sequence[str], answers: Sequence[int]) -> Ranks:
-    """Rank the correct document of each query by word2doc, by its network alone, and as on an index.
+    """Rank the correct document of each query by word2doc, by its network alone, and as a search of an index would.
 
     Word2doc adds the scores of its network and its retriever. Documents with equal scores share the best rank.
 
@@ -127,15 +126,18 @@ def _network_ranks(model: Word2Doc, queries: Sequence[str], answers: Sequence[in
 
 
 def index_scores(words: Floats, similarities: Floats, beta: float) -> NDArray[np.float64]:
-    """Return the scores of documents as on an index: the score of the words times exp(beta · similarity).
+    """Return scores like those of a search in an index: lexical score · exp(beta · similarity).
 
-    Documents without a word of the query get a small score of words, so that the similarity orders them behind all
-    others. A search adds such documents if its words find little (``knn``).
+    Documents without a word of the query get a very small lexical score instead of 0. They therefore rank behind all
+    other documents, in the order of their similarity. A search finds such documents by approximate k-NN (``knn``).
 
     Args:
-        words: Scores of the words, shape (n, N) for n queries and N documents.
-        similarities: Similarities of the vectors, shape (n, N).
+        words: Lexical scores, shape (n, N) for n queries and N documents.
+        similarities: Similarities of the vectors of queries and documents, shape (n, N).
         beta: The weight of the similarities.
+
+    Returns:
+        Scores of shape (n, N), float64.
     """
     floor = 1e-9 * np.maximum(words.max(axis=1, keepdims=True), 1)
     return np.asarray(np.maximum(words, floor).astype(np.float64) * np.exp(beta * similarities.astype(np.float64)))

@@ -16,7 +16,7 @@ from resift_lab.vectors.model2vec import read_static
 
 # Longest first line that is read, in bytes.
 _LONGEST_HEADER = 2**20
-# A compressed file is assumed to contain at most this many times its own size.
+# Suffixes of compressed files, and the largest ratio of their uncompressed to their compressed size that is assumed.
 _COMPRESSED = (".gz", ".bz2", ".xz")
 _MOST_COMPRESSION = 1000
 # The first four bytes of fastText's binary format, as a little-endian integer.
@@ -41,8 +41,9 @@ def convert(
         weighting: The name of the formula that computes word weights from frequency ranks, see
             :func:`resift.encoders.tables.weights_by_rank`. None means ``zipf``. Must be None for a folder.
         limit: The maximum number of words to read from the file. None reads all words. Must be None for a folder.
-        extra_words: Words to add at the end of the table if the file lacks them, most frequent first. fastText's
-            subwords give each a vector (Bojanowski et al. 2017), so a file must be fastText's ``.bin``.
+        extra_words: Words that the table must contain, most frequent first. If the file lacks a word, it is added at
+            the end of the table, with a vector from fastText's subwords (Bojanowski et al. 2017). The file must then be
+            in fastText's ``.bin`` format, because other formats contain no subwords.
 
     Raises:
         BadInput: If the source does not exist, has another format, or lacks the subwords that the extra words need, or

@@ -1,9 +1,13 @@
-"""Folders of static models: reading model2vec's and sentence-transformers', and writing model2vec's.
+"""Read the folders of static models of model2vec and sentence-transformers, and write folders for model2vec.
 
-Both kinds consist of a ``model.safetensors`` and the ``tokenizer.json`` of the package ``tokenizers``. A model2vec
-model has the tensor ``embeddings``. It may also have ``weights``, a weight for each piece, and ``mapping``, the row of
-each piece. It ignores the pieces that stand for unknown text. A ``StaticEmbedding`` of sentence-transformers has the
-tensor ``embedding.weight`` and counts the pieces for unknown text like any other.
+A static model has a fixed vector for each word piece, and the vector of a text is the weighted mean of the vectors of
+its pieces. Both kinds of folders contain a ``model.safetensors`` and the ``tokenizer.json`` of the package
+``tokenizers``:
+
+- A model2vec model has the tensor ``embeddings``. It may also have ``weights``, a weight for each piece, and
+  ``mapping``, the row of each piece. It ignores pieces that stand for unknown text.
+- A ``StaticEmbedding`` of sentence-transformers has the tensor ``embedding.weight``. It uses the pieces for unknown
+  text like any other piece.
 """
 
 from __future__ import annotations

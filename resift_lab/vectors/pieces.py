@@ -1,7 +1,7 @@
-"""Splitting of texts into word pieces, as the tokenizers of static models do.
+"""Split texts into word pieces with the tokenizer of a static model.
 
-The rows of a static model belong to the pieces of its own tokenizer. The package ``tokenizers`` does the splitting when
-such a model is converted to a table of words.
+The rows of a static model belong to the pieces of its own tokenizer. When such a model is converted to a table of
+words, the package ``tokenizers`` splits each word into these pieces.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ class Pieces:
         with needs_extra("lab", "A table of word pieces"):
             from tokenizers import Tokenizer
 
-        # The package's own threads do not survive in the processes that a server forks. Batches in our own threads
-        # are as fast.
+        # The threads of the package do not survive in the processes that a server forks.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         self.definition = definition
         try:

@@ -11,10 +11,12 @@ from resift.vectors.table import WordVectors
 
 
 class FuzzyCounts:
-    """A retrieval system whose text vectors contain the largest membership, times its count, of the text's words.
+    """A retrieval system that represents a text by a static fuzzy bag of words (SFBoW) with word counts.
 
-    Resift's own encoder ``sfbow`` takes each word of a text once, as in a set. Here the membership of a word is
-    multiplied by its number of occurrences. The universe is the identity.
+    The memberships of a word are the numbers of its weighted vector, multiplied by the number of occurrences of the
+    word in the text. The vector of the text contains the largest membership of its words in each dimension, but at
+    least 0. Resift's own encoder ``sfbow`` ignores the number of occurrences. It may also compare words with a universe
+    (a set of other vectors), whereas the universe of this baseline is the identity matrix.
 
     Args:
         table: The word vectors and their weights.

@@ -29,7 +29,8 @@ class Sif:
     similarity = "cosine"
 
     def __init__(self, vectors: WordVectors) -> None:
-        # with "cosine" the model would scale vectors to unit length before the common direction is removed
+        # "jaccard", because with "cosine" the model would scale vectors to unit length before Sif removes the common
+        # direction
         self._model = _RawMean("sif", weight_by_rank(vectors, "sif"), "mean", "jaccard")
 
     def fit(self, documents: Sequence[str]) -> Floats:

@@ -1,8 +1,12 @@
 """Readers of test collections, and the types that they return.
 
-Labelled documents (:mod:`.labelled`), sentence pairs (:mod:`.sentence_pairs`), BEIR folders (:mod:`.collection`), some
-of them with conversations (:mod:`.conversations`), and splits of a collection's queries (:mod:`.split`). Files may be
-plain or gzipped. Readers guess nothing: errors name the file, the line and what was expected.
+- :mod:`.labelled` reads labelled documents.
+- :mod:`.sentence_pairs` reads sentence pairs with human scores.
+- :mod:`.collection` reads folders in BEIR's layout (documents, queries and relevance judgements), and
+  :mod:`.conversations` reads such folders with conversations.
+- :mod:`.split` divides the queries of a collection into training, validation and test queries.
+
+Files may be plain or gzipped. Malformed files raise an error, which names the file, the line and the expected content.
 """
 
 from resift_lab.evaluation.data.collection import Collection, has_part, read_collection, read_judgements, with_queries

@@ -19,7 +19,7 @@ from resift_lab.evaluation.data.lines import (
 from resift_lab.evaluation.data.workbench import read_judgment_list
 
 _SUFFIXES = ("", ".gz")
-Judged = tuple[str, str, str, float]  # where it stands, a query, a document and its grade
+Judged = tuple[str, str, str, float]  # a judgement: its file and line, the query's id, the document's id, the grade
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def read_judgements(
         folder: A folder in BEIR's layout.
         part: ``train``, ``dev`` or ``test``, to read the judgements of ``qrels/PART.tsv``, or None.
         judgments: A judgement list that replaces the queries and judgements of the folder, or None.
-        corpus: The ids of all documents. If None, judgements of documents that do not exist are not detected.
+        corpus: The ids of all documents. If None, judgements of documents that do not exist are accepted.
 
     Returns:
         The texts of the queries by id, and the grades: ``grades[query id][document id]``.

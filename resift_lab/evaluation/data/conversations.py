@@ -30,7 +30,7 @@ class Turn:
 
 
 def read_conversations(folder: str | Path, rewritten: bool = False) -> tuple[Collection, list[list[Turn]]]:
-    """Read a BEIR folder with ``turns.jsonl``.
+    """Read conversations from a folder in BEIR's layout that also has a file ``turns.jsonl``.
 
     Each line of ``turns.jsonl`` is a JSON object with ``_id`` (the id of a query), ``conversation`` (the id of the
     conversation), ``turn`` (a number that orders the turns), ``text``, and ``marks`` ({document id: 1 | -1}). Marks of

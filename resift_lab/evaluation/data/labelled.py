@@ -41,7 +41,7 @@ def read_classes(path: str | Path) -> Classes:
     for number, record in json_objects(Path(path)):
         where = f"{path}, line {number}"
         label = record.get("label")
-        # True and False are integers to Python, and no class to anybody
+        # bool is a subclass of int, but true and false are not valid names of classes
         if isinstance(label, bool) or not isinstance(label, (str, int)) or label == "":
             raise invalid_value(record, "label", where, '"label": a string or an integer')
         documents.ids.append(str(record.get("id", record.get("_id", number))))

@@ -29,9 +29,9 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """
     try:
         with path.open("rb") as probe:
-            # the content decides, because a name may lie: downloads are often unpacked without being renamed
+            # the first bytes decide and not the file name, because files are often unpacked without being renamed
             opener: Any = gzip.open if probe.read(2) == b"\x1f\x8b" else open
-        # by bytes, where "\n" alone ends a line: text would also be cut at a lone carriage return
+        # read as bytes, whose lines end at "\n" only: a file in text mode is also split at a lone carriage return
         with opener(path, "rb") as handle:
             for number, line in enumerate(handle, 1):
                 text = _decoded(line, number, path).rstrip("\r\n")

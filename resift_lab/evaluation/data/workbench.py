@@ -1,7 +1,7 @@
 """Judgement lists, query sets and search configurations of OpenSearch's Search Relevance Workbench.
 
-Each is the body of a request ``PUT _plugins/_search_relevance/…``. The texts may contain only the characters that the
-Workbench accepts.
+The functions return bodies of requests ``PUT _plugins/_search_relevance/…``. The Workbench rejects texts with certain
+characters. Such texts raise an error, except the queries of a query set, which are left out.
 """
 
 from __future__ import annotations

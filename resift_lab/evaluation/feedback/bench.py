@@ -29,7 +29,7 @@ Scores = NDArray[np.float64]
 """Scores of all documents, (N,). Documents that are not hits have the score -inf."""
 
 Judged = Sequence[tuple[int, float]]
-"""Positions of judged documents with their grades."""
+"""Pairs of a judged document's position and its grade. A grade above 0 means relevant, below 0 irrelevant."""
 
 
 @dataclass(frozen=True)
@@ -50,14 +50,16 @@ class BenchOptions:
 
 
 class FeedbackBench:
-    """N documents and Q queries with their vectors, term counts and search results.
+    """The N documents and Q queries of an evaluation, with their vectors, term counts and searches.
+
+    All feedback methods share a bench, so that each document is encoded and indexed only once.
 
     Args:
         system: The system that encodes documents and queries.
         documents: Texts of the documents.
         queries: Texts of the queries.
-        serve: Function that builds the searchable collection.
-        options: Weights, and the extent of rankings.
+        serve: Function that indexes the documents, so that they can be searched as in the service.
+        options: Weight of the vectors, and whether feedback ranks all documents.
 
     Attributes:
         vectors: Vectors of the documents, shape (N, K) for K dimensions, float32.
@@ -86,7 +88,7 @@ class FeedbackBench:
 
     @cached_property
     def search(self) -> SearchableCollection:
-        """The searchable collection."""
+        """The documents in an index, which can be searched in the same way as the service searches."""
         # an index has no similarity "dot", by which lexical systems compare term counts
         similarity = "cosine" if self._similarity == "dot" else self._similarity
         return self._serve(self.documents, self.vectors, similarity, self.idf)
@@ -104,7 +106,7 @@ class FeedbackBench:
 
     @cached_property
     def idf(self) -> Callable[[str], float]:
-        """Function that returns the idf of a word."""
+        """Function that returns the inverse document frequency (idf) of a word."""
         if self._options.idf is not None:
             return self._options.idf
         return (load_vectors() if self._table is None else self._table).idf
@@ -130,7 +132,7 @@ class FeedbackBench:
 
     @cached_property
     def whole_set(self) -> WholeSet:
-        """A self-training classifier that ranks all documents."""
+        """A classifier that ranks all documents. It learns from the judgements and from its own predictions."""
         return WholeSet(self.documents)
 
     def query_terms(self, query: int) -> NDArray[np.float64]:

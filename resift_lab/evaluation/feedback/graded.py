@@ -13,7 +13,7 @@ from resift_lab.evaluation.feedback.bench import FeedbackBench, Scores
 from resift_lab.evaluation.feedback.protocol import FeedbackProtocol
 from resift_lab.evaluation.protocol import CONDENSED, condensed_metrics, graded_metrics, has_irrelevant_judgements
 
-# queries are related if they share at least this fraction of the relevant documents of the smaller set
+# queries are on the same topic if they share this fraction of the relevant documents of the query with fewer of them
 _RELATED = 0.3
 
 UNJUDGED = ("skip", "irrelevant")
@@ -23,13 +23,14 @@ UNJUDGED = ("skip", "irrelevant")
 class Graded(FeedbackProtocol):
     """A protocol in which the user judges the first hits by their grades in the qrels.
 
-    If the collection is a pool (its qrels contain irrelevant documents too), there are two more metrics: nDCG@10 of the
-    condensed ranking, which omits hits without a grade, and the fraction of the first ten hits that have a grade.
+    Some collections have pooled judgements: their qrels also contain irrelevant documents, which other systems ranked
+    high. Such a collection has two more metrics: nDCG@10 of the condensed ranking, which omits hits without a grade,
+    and the fraction of the first ten hits that have a grade.
 
     Args:
         collection: Documents, queries and qrels.
-        unjudged: Treatment of hits without a grade, a value of :data:`UNJUDGED`. The default is ``skip`` for a pool,
-            because a pool judges only some of the irrelevant documents, and ``irrelevant`` otherwise.
+        unjudged: Treatment of hits without a grade, a value of :data:`UNJUDGED`. The default is ``skip`` for pooled
+            judgements, in which a document without a grade may be relevant, and ``irrelevant`` otherwise.
 
     Raises:
         BadInput: If ``unjudged`` is unknown.

@@ -1,6 +1,6 @@
-"""Feedback methods by name: those of Resift, and methods of the literature for comparison.
+"""Feedback methods by name: methods of Resift, and methods of the literature for comparison.
 
-Methods that a session of Resift can use (a search in a session with the judgements provides the ranking):
+Methods of Resift's sessions. The ranking is the result of a search in a session with the judgements:
 
 ==================  ================================================================================================
 Resift's methods    See :mod:`resift.feedback.methods`.
@@ -89,7 +89,14 @@ def scores_after(bench: FeedbackBench, method: str, query: int, judged: Judged, 
 
 
 def check_method(method: str) -> None:
-    """Raise BadInput if a feedback method is unknown."""
+    """Check that a feedback method exists.
+
+    Args:
+        method: Name of the method.
+
+    Raises:
+        BadInput: If no feedback method has this name.
+    """
     if method not in NAMES:
         raise BadInput(f"unknown method {method!r}", value=method, expected=" | ".join(NAMES))
 
@@ -165,7 +172,7 @@ def _qdrant(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
     """Score all N documents with the strategy "naive" of Qdrant's relevance feedback.
 
     For each pair of a relevant and an irrelevant document, the strategy adds the difference of their vectors to the
-    query vector.
+    query vector, multiplied by ``_QDRANT_WEIGHT``. The documents are then ranked by BM25 and this vector.
 
     Args:
         bench: Documents and queries.
@@ -174,7 +181,7 @@ def _qdrant(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
             irrelevant.
 
     Returns:
-        The scores of the documents by BM25 combined with the similarity to the moved query vector, shape (N,).
+        The combined scores of the documents, shape (N,).
     """
     relevant, irrelevant = (bench.vectors[[row for row, grade in judged if grade * sign > 0]] for sign in (1, -1))
     pairs = len(irrelevant) * relevant.sum(axis=0) - len(relevant) * irrelevant.sum(axis=0)

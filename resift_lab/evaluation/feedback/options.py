@@ -1,4 +1,7 @@
-"""Options of simulated relevance feedback. The module is cheap to import, so that command help can show defaults."""
+"""Options of simulated relevance feedback.
+
+The module imports neither SciPy nor scikit-learn, so that the help of a command can show the defaults quickly.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ class FeedbackOptions:
         queries: Maximum number of queries. If there are more, they are drawn at random.
         judgements: Maximum number of documents that the user judges in a round.
         rounds: Number of rounds. In each round, the user judges a ranking, and the documents are ranked again.
-        noise: Probability, 0 to 1, that the user gives the opposite judgement.
+        noise: Probability, 0 to 1, that the user gives the opposite of the right judgement.
         seed: Seed for drawing the queries and for the noise.
 
     Raises:

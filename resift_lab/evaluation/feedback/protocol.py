@@ -63,7 +63,7 @@ class FeedbackProtocol:
             Pairs of a document's position and its grade, 1 (relevant) or -1 (irrelevant).
         """
         order = np.argsort(-scores, kind="stable")
-        order = order[np.isfinite(scores[order])]  # a user sees hits only
+        order = order[np.isfinite(scores[order])]  # documents that are not hits have the score -inf
         unjudged = order[~np.isin(order, [document for document, _ in judged])]
         judgements = self.judgements(query, unjudged, options.judgements)
         inverted = rng.random(len(judgements)) < options.noise
@@ -101,6 +101,9 @@ class FeedbackProtocol:
 
     def other_queries(self, query: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return queries on the same topic as a query, and queries on other topics.
+
+        Each protocol defines which queries are on the same topic, for example by the documents that are relevant to
+        both.
 
         Args:
             query: Position of the query.

@@ -35,9 +35,10 @@ def run_feedback(
             method.
 
     Returns:
-        For each method a pair of runs (after, before) per round. ``before`` is the initial ranking. Metrics that ignore
-        judged documents ignore the same documents in both runs. The fact ``all_judged`` of ``after`` is the number of
-        queries whose relevant documents were all judged.
+        For each method, a list with a pair of runs (after, before) for each round. ``after`` is the ranking after the
+        judgements of the round, ``before`` the initial ranking. Metrics that ignore judged documents ignore the same
+        documents in both runs. ``after.facts["all_judged"]`` is the number of queries whose relevant documents were all
+        judged.
 
     Raises:
         BadInput: If a method is unknown, or if all relevant documents of all queries are judged in a round.

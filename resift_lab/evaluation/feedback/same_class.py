@@ -13,7 +13,7 @@ from resift_lab.evaluation.feedback.bench import FeedbackBench, Scores
 from resift_lab.evaluation.feedback.protocol import FeedbackProtocol
 from resift_lab.evaluation.metrics import interpolated_precision_at, map11, precision_at
 
-_TOP = 30  # the user judges documents among this many first ones
+_TOP = 30  # number of top-ranked documents among which the user judges documents
 
 
 class SameClass(FeedbackProtocol):

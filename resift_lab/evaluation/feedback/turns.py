@@ -34,12 +34,15 @@ _JUDGED_CUT = 10
 
 
 def run_turns(bench: FeedbackBench, conversations: Sequence[Sequence[Turn]], method: str = DEFAULT_METHOD) -> Run:
-    """Evaluate searches in a session and without it, for turns after a turn with a positive judgement.
+    """Evaluate the turns of conversations, searched in a session and without a session.
 
+    A turn is evaluated if it has a relevant document, and if the user judged a document positively in an earlier turn.
     Each turn is searched with its own text. Afterwards the recorded judgements of the turn are added to the session,
-    for this text. Metrics named ``residual`` ignore documents that are judged in the session. ``condensed`` metrics
-    ignore documents that have neither a grade nor a judgement for the turn. ``judged@10`` is the fraction of the first
-    ten hits that have a grade or a judgement for the turn.
+    as judgements for this text.
+
+    Metrics named ``residual`` ignore documents that are judged in the session. ``condensed`` metrics ignore documents
+    that have neither a grade nor a judgement for the turn. ``judged@10`` is the fraction of the first ten hits that
+    have a grade or a judgement for the turn.
 
     Args:
         bench: Documents and queries. The queries are the texts of all turns, conversation by conversation.

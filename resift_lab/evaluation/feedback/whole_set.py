@@ -15,7 +15,7 @@ with needs_extra("lab", "Evaluation"):
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
 
-_ROUNDS = (10, 20, 40, 60, 100)  # number of first documents that are training examples of relevance, per round
+_ROUNDS = (10, 20, 40, 60, 100)  # number of top-ranked documents that serve as relevant examples in each round
 
 # A class is large if more than this fraction of all documents has positive log odds before the last round.
 # Large classes get further rounds, in which this fraction of the positive documents are training examples.
@@ -23,8 +23,8 @@ _LARGE_CLASS = 0.1
 _LARGE_CLASS_ROUNDS = 2
 _LARGE_CLASS_FRACTION = 0.5
 
-_SAMPLED_IRRELEVANT = 500  # documents from the lower half of the ranking that are examples of irrelevance
-_JUDGED_WEIGHT = 100.0  # weight of a judged document or the query, in other training examples
+_SAMPLED_IRRELEVANT = 500  # number of documents from the lower half of the ranking that serve as irrelevant examples
+_JUDGED_WEIGHT = 100.0  # weight of the query and of each judged document, relative to another training example
 
 
 class WholeSet:
@@ -52,12 +52,13 @@ class WholeSet:
         the query and of each judged document are multiplied by 100.
 
         If more than a tenth of all documents have positive log odds before the fifth round, two more rounds follow. In
-        these, the better half of the documents with positive log odds (at least 100) are relevant examples.
+        these two rounds, the better half of the documents with positive log odds (at least 100) are relevant examples.
 
         Args:
             query: Text of the query.
-            judged: Positions and grades of the judged documents.
-            first: Scores (N,) of the initial ranking.
+            judged: Pairs of a judged document's position and its grade, above 0 for relevant documents and below 0 for
+                irrelevant documents.
+            first: Scores of the N documents in the initial ranking, shape (N,).
 
         Source:
             Yarowsky 1995, for self-training.
