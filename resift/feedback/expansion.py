@@ -4,11 +4,12 @@ The weight of a word is
 
     4 · e₊/(3 + e₊) · mean(relevant) - 3 · e₋/(3 + e₋) · mean(irrelevant)
 
-The means are calculated from the word's weights in the documents' bags of words, weighted by the documents' judgements.
-e₊ and e₋ are the sums of the judgements' weights. For comparison, the weights of the query's own words have unit length
-(l2).
+mean(relevant) is the mean of the word's weights in the relevant documents' bags of words, in which each document counts
+by the weight of its judgement. mean(irrelevant) is the same for irrelevant documents. e₊ and e₋ are the total weights
+of the positive and of the negative judgements. On this scale, the weights of the query's own words have the Euclidean
+length 1.
 
-Source: Rocchio 1971, "Relevance feedback in information retrieval". The factors e/(3 + e) are our addition.
+Source: Rocchio 1971, "Relevance feedback in information retrieval". The factors e/(3 + e) are an addition of Resift.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class PackedBag(Mapping[str, float]):
         return len(self._words)
 
     def items(self) -> ItemsView[str, float]:
-        """Return the words and their weights. The base class would search for each word."""
+        """Return the words and their weights. The method of the base class is slower: it searches for each word."""
         return dict(zip(self._words, self._weights, strict=True)).items()
 
 
@@ -75,8 +76,8 @@ def expansion_terms(bags: Sequence[Bag], grades: NDArray[np.float64], is_for_que
 
     Args:
         bags: Bags of words of the m judged documents. Empty if the feedback method does not expand queries.
-        grades: For each of the m judgements a number of shape (m,). Its sign is positive for relevant documents, and
-            its absolute value is the weight of the judgement.
+        grades: The judgements as an array of shape (m,). The sign is positive for relevant documents, and the absolute
+            value is the weight of the judgement.
         is_for_query: For each judgement, whether it was made for the current query.
 
     Returns:

@@ -44,7 +44,7 @@ def explain(
           has no mask.
     """
     direction = np.asarray(feedback.mask**2 * feedback.shift, np.float32)
-    # Methods that move no queries have no direction, to which all words would be equally near.
+    # For methods that do not move queries, the direction is zero. All words would be equally near to it.
     moves = bool(np.any(direction))
     has_relevant = any(document.judgement.grade > 0 for document in judged)
     has_irrelevant = any(document.judgement.grade < 0 for document in judged)
@@ -65,7 +65,8 @@ def _explain_mask(model: Model, feedback: Feedback) -> dict[str, list[dict[str, 
     memberships.
 
     Dimensions are ordered by the change of their weights times their size in the vectors of the judged documents (root
-    mean square), because the mask also changes weights of dimensions that hardly occur in these documents.
+    mean square). The size matters because the mask also changes the weights of dimensions that hardly occur in these
+    documents.
 
     Args:
         model: The model of the document vectors.

@@ -1,8 +1,11 @@
 """Learn from the judged documents of a session, and change its next searches accordingly.
 
-Documents are never encoded again. Everything is learned anew from all judged documents, so any judgement can be undone.
-The similarity of a hit is calculated between mask ⊙ transformed query and mask ⊙ document vector. The engine's score is
-that of the query together with its expansion words. :mod:`resift.feedback.methods` lists the methods.
+Feedback is always learned from all judged documents together, so any judgement can be undone. Documents are never
+encoded again.
+
+Feedback changes a search in two ways. The similarity of a hit is calculated between mask ⊙ moved query vector and mask
+⊙ document vector. Expansion words are added to the query, and count in the engine's score.
+:mod:`resift.feedback.methods` lists the methods of learning.
 """
 
 from __future__ import annotations
@@ -189,19 +192,22 @@ class Feedback:
     def adjusted_alpha(
         self, alpha: float, max_alpha: float, known: float | None = None, strength: float = 1.0
     ) -> float:
-        """Return the weight of the similarity against the engine's score, with this feedback.
+        """Return alpha, the weight of the vector similarity against the engine's score, adjusted to this feedback.
 
         The weight is alpha + max(0, max_alpha - alpha) · e / (3 + e), where e is the :attr:`evidence`. It thus
-        approaches ``max_alpha`` as judgements accumulate. Then :func:`resift.vectors.weights.discount_alpha` reduces it
-        by the share of known words. This share begins as ``known``, the share of the query's words, and approaches the
-        share of the judged documents' words in the same way.
+        approaches ``max_alpha`` as judgements accumulate.
+
+        Then :func:`resift.vectors.weights.discount_alpha` reduces the weight if some words have no vectors. The share
+        of known words begins as ``known``, the share of the query's words. As judgements accumulate, it approaches the
+        share of the judged documents' words, again with the factor e / (3 + e).
 
         Args:
             alpha: Weight without feedback, from 0 to 1.
             max_alpha: Maximum weight with feedback, from 0 to 1.
             known: Share of the query's words that its vector represents, from 0 to 1. None means that the search
                 request sets ``alpha`` explicitly: the weight is then not discounted, and a weight of 0 stays 0.
-            strength: Additional factor of beta, by which the similarity is multiplied in the score.
+            strength: Additional factor of beta = alpha / (1 - alpha), which is the weight of the similarity in the
+                score.
         """
         if self.for_query is not self:
             return self.for_query.adjusted_alpha(alpha, max_alpha, known, strength)
@@ -221,10 +227,12 @@ class Feedback:
     ) -> Feedback:
         """Return the part of the feedback that applies to a query.
 
-        Judgements that were made for the same query text, or for an unknown query, apply with their full weight.
-        Judgements that were made for earlier queries only apply if the document is relevant. They get a reduced weight
-        (see :mod:`resift.feedback.scope`), and contribute expansion words, but do not move the query vector. All
-        judgements apply with their full weight to a query without words.
+        - Judgements that were made for the same query text, or whose query is stored as "", apply with their full
+          weight.
+        - Judgements that were made for earlier queries only apply if the document is relevant. They get a reduced
+          weight (see :mod:`resift.feedback.scope`), and contribute expansion words, but do not move the query vector.
+          If :attr:`queries` is empty, all judgements count as judgements for earlier queries.
+        - If the query has neither words nor a vector, all judgements apply with their full weight.
 
         Args:
             query: Query vector, shape (K,).

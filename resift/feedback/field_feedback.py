@@ -1,7 +1,7 @@
-"""Feedback on vectors or tokens that an index had before Resift was attached to it.
+"""Feedback on the vectors or sparse tokens in fields that Resift did not make.
 
-It is unknown how well such vectors distinguish subjects. A session therefore estimates this from the judged documents,
-and moves queries less if the vectors distinguish subjects badly.
+It is unknown how well such vectors distinguish topics. A session therefore estimates this from the judged documents,
+and moves queries less if the vectors distinguish topics badly.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from resift.feedback.rocchio import rocchio_shift
 from resift.feedback.scope import MIN_BACKGROUND
 from resift.vectors.similarity import unit_rows
 
-# Judged documents are 2 to 5 standard deviations more similar to their query than other documents, for vectors that
-# distinguish subjects well. For plain means of word vectors it is at most 2.
+# By so many standard deviations, judged documents must be more similar to their query than other documents. For vectors
+# that distinguish topics well, the difference is 2 to 5 deviations. For plain means of word vectors, it is at most 2.
 _MIN_DEVIATIONS = 1.5
 _HALF_EVIDENCE = 0.6  # evidence with which the query vector is moved half of the way
 _BONUS_DEVIATIONS = 4.0
@@ -112,9 +112,9 @@ class FieldFeedback:
         """Move a query vector towards relevant and away from irrelevant documents.
 
         The result is a weighted mean of the query and of mask² ⊙ q, where q is the vector that
-        :meth:`Feedback.transform_query` returns for the query. Its inner product with a document vector is that of the
-        masked vectors. The second vector has the weight distinction · e / (0.6 + e), where e is the total weight of
-        the judgements.
+        :meth:`Feedback.transform_query` returns for the query. The weight of mask² ⊙ q is distinction · e / (0.6 + e),
+        where e is the total weight of the judgements. The mask is squared because the field contains document vectors
+        without a mask: the inner product of mask² ⊙ q with such a vector d is that of mask ⊙ q with mask ⊙ d.
 
         Args:
             query: The query vector, of shape (n_dimensions,).

@@ -44,8 +44,8 @@ class Judgement:
         query: Query for which the document was judged, or "" if it is unknown.
         at: Unix time in seconds.
         step: Number of the feedback request of the session. Judgements of the same request are undone together.
-        source: Source of the judgement: a person's ``mark``, a ``click``, a ``skip`` (a hit above a clicked hit that
-            was not clicked), or a ``model``.
+        source: Source of the judgement: a person's ``mark``, a ``click``, a ``skip`` (a hit that was not clicked,
+            although a lower hit was), or a ``model``.
     """
 
     index: str

@@ -39,12 +39,14 @@ def spherical_entropy(
 ) -> Entropy:
     """Return the spherical entropy of two soft clusters as a function of the mask.
 
-    With s = mask ⊙ z and memberships w = softmax(-(1 - cos(s, c)) / m), the entropy is E = -1/N · Σ_jk h_jk · log p_jk,
-    where h_jk is the sum of the memberships of class j in cluster k, and p_jk is the share of class j in cluster k.
+    The masked vector of a document is s = mask ⊙ z. Its memberships in the clusters with the centres c are w =
+    softmax(-(1 - cos(s, c)) / m). The entropy is E = -1/N · Σ_jk h_jk · log p_jk. Here h_jk is the sum of the
+    memberships of the documents of class j in cluster k, and p_jk is the share of class j in all memberships of cluster
+    k.
 
-    Because there are two clusters, only the difference of the cosines matters: w_0 = σ((cos_0 - cos_1) / m) =
-    (1 + tanh t) / 2 with t = (cos_0 - cos_1) / 2m. Since s · c = mask · (z ⊙ c) and ‖s‖² = mask² · z², an evaluation
-    takes four products of a matrix and a vector.
+    The code is fast because there are only two clusters. Then only the difference of the cosines matters: w_0 =
+    σ((cos_0 - cos_1) / m) = (1 + tanh t) / 2 with t = (cos_0 - cos_1) / 2m. Since s · c = mask · (z ⊙ c) and ‖s‖² =
+    mask² · z², an evaluation takes four products of a matrix and a vector.
 
     Args:
         vectors: Vectors z of N documents with K dimensions, shape (N, K).

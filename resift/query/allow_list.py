@@ -2,13 +2,13 @@
 
 ``allow_list.json`` lists the clauses, aggregations and options. Everything that is not in the list is refused.
 
-The list is checked by a walk of its own, and not on the tree of clauses (:mod:`resift.query.tree`). The tree divides
-only the query of a body into clauses, and does not look into their settings. The allow-list must know every
-key and every value, also in aggregations, highlights, sorts and the settings of a clause. What a value may be follows
-from the place where it occurs. So a name that the caller chose (of a field, an aggregation or a filter) is only a name,
-even if it looks like a clause.
+The check walks through the whole JSON of a body, and does not use the tree of clauses (:mod:`resift.query.tree`). The
+tree covers only the query of a body, and not the settings of a clause. The allow-list must check every key and every
+value, also in aggregations, highlights and sorts. The place of a value in the body decides what the value may be. So a
+name that the caller chose (of a field, an aggregation or a filter) is never read as the name of a clause, even if it
+looks like one.
 
-In the list, a *shape* says what a value may be. It is one of these:
+In the list, a *shape* describes the values that are allowed in one place. A shape is one of these:
 
 - an object with the keys that may occur. The key ``"*"`` matches any other key, and ``"..."`` includes the keys of
   another shape;
@@ -31,11 +31,12 @@ from resift.errors import BadInput, ClauseNotAllowed, TextTooLong
 from resift.query.dsl import MAX_RESULTS
 
 Shape = str
-# Shapes with a single key out of a table: {"match": …}, but not {"match": …, "term": …}.
+# Shapes of objects with exactly one key, with the table of the allow-list that contains the possible keys. A clause is
+# {"match": …}, but never {"match": …, "term": …}.
 _TABLES = {"clause": "clauses", "interval": "intervals"}
-# Counters and nesting levels that objects of these shapes increase.
+# The prefix of the counters that an object of these shapes increases, for example "clauses" and "clause levels".
 _COUNTED = {"clause": "clause", "interval": "clause", "aggregation": "aggregation"}
-# The bound on the length of a text of these shapes.
+# The name of the bound on the length of a text, by the shape of the text.
 _LENGTH_BOUNDS = {
     "pattern": "characters of a pattern",
     "query string text": "characters of a query string",
@@ -45,10 +46,10 @@ _LENGTH_BOUNDS = {
 _ANY_LENGTH_BOUND = "characters of a text"
 # Texts that may match any number of words.
 _EXPENSIVE = ("pattern", "query string text")
-# The number of opening brackets in a text. OpenSearch parses query strings with recursive functions, and a place with
-# brackets is a shape in the format WKT.
+# The maximum number of opening brackets in a text, by the shape of the text. OpenSearch parses query strings with
+# recursive functions, and a place with brackets is a geometry in WKT format.
 _BRACKET_BOUNDS = {"query string text": 50, "place": 0}
-# Objects whose keys are names that the caller chose, and no fields.
+# Shapes of objects whose keys are names that the caller chose, and not names of fields.
 _LABELLED = ("{aggregation}", "{clause}", "{value}")
 _SCALARS = ("text", "number", "boolean", "null")
 _SEPARATOR = re.compile(r" \| (?![^\[{]*[\]}])")  # between alternatives, but not inside brackets
@@ -74,7 +75,7 @@ def check_listed(name: str, value: Mapping[str, Any], shape: Shape = "clause", s
     Raises:
         ClauseNotAllowed: If the allow-list does not contain a key or a value.
         BadInput: If a value has the wrong form, or too many hits are requested.
-        TextTooLong: If a text is too long, or there is too much of something.
+        TextTooLong: If a text is too long, or the value exceeds another bound, such as the maximum number of clauses.
     """
     check = _Check()
     check.value(value, shape, name)
@@ -99,7 +100,7 @@ class _Check:
         self.max_hits = MAX_RESULTS
         self._bounds: dict[str, int] = search_list()["bounds"]
         self._counts: Counter[str] = Counter()
-        self._buckets = 1  # of all aggregations around the value that is checked
+        self._buckets = 1  # product over the aggregations around the value that is checked
 
     def value(self, value: Any, shape: Shape, path: str) -> None:
         """Check that a JSON value, and everything inside it, is allowed.
@@ -213,7 +214,7 @@ class _Check:
             raise BadInput(f"{path} has {len(value)} keys", value=", ".join(value), expected="the name of one clause")
         required = search_list()["required"].get(shape)
         if required and required not in value:
-            # A histogram with empty buckets can have more of them than a node can hold, which ends the node.
+            # Without min_doc_count, a histogram also returns empty buckets. They can exceed the memory of a node.
             raise BadInput(f"{path} has no {required}", value=f"{path}.{required}", expected=_keys(shape)[required])
 
     def _count(self, name: str, path: str, count: int = 1) -> None:

@@ -14,12 +14,12 @@ from resift.query.tree import HybridClause, as_list, parse_clause
 from resift.query.wrappers import decode_wrapper
 
 _MATCH_ALL: Body = {"match_all": {}}
-# Options of ``bool`` that OpenSearch fills in, with the value that changes nothing.
+# Options that OpenSearch may add to a ``bool`` clause, with the values that have no effect.
 _BOOL_DEFAULTS: Mapping[str, Any] = {"adjust_pure_negative": True, "boost": 1.0, "should": []}
 _NO_DEFAULT = object()
 _BEST_SCORE_FIRST = ("_score", {"_score": "desc"}, {"_score": {"order": "desc"}})
 OPTIONS_SECTION = "resift"  # the section of ``ext`` with Resift's options
-# Sections of ``ext``, and their fields that a plugin shows as fields of ``ext`` itself.
+# Sections of ``ext``, with the fields that a plugin moves up into ``ext`` itself (see _restored_ext).
 _EXT_SECTIONS: Mapping[str, tuple[str, ...]] = {
     "ubi": ("query_id", "user_query", "client_id", "application", "object_id_field", "query_attributes"),
     "rerank": ("query_context",),
@@ -154,9 +154,11 @@ def parse(body: Body) -> Query:
     The section ``ext.resift`` is removed from the body, because OpenSearch accepts it only if Resift's plugin is
     installed, and because a search must not be rewritten twice.
 
-    Two changes that other software makes to bodies are undone. The UBI plugin shows the fields of ``ext.ubi`` as fields
-    of ``ext`` itself, which OpenSearch then refuses to read. Neural search does the same to ``ext.rerank``. The Search
-    Relevance Workbench encodes the query in a ``wrapper`` clause.
+    Changes that other software makes to bodies are undone:
+
+    - The UBI plugin moves the fields of ``ext.ubi`` up into ``ext`` itself. OpenSearch refuses to read the result.
+    - Neural search does the same with ``ext.rerank``.
+    - The Search Relevance Workbench encodes the query in a ``wrapper`` clause.
 
     A malformed body raises no error here, because OpenSearch reports its errors itself.
 

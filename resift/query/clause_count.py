@@ -1,8 +1,9 @@
 """The number of clauses that OpenSearch counts in a query.
 
-OpenSearch refuses a query with more than 1,024 clauses (``indices.query.bool.max_clause_count``). It counts the leaves
-of the query after the words of each text were searched in each field, and after patterns of fields were expanded. The
-exact number depends on analyzers and on the words of the index. :class:`ClauseCounter` returns an upper estimate.
+OpenSearch refuses a query with more than 1,024 clauses (``indices.query.bool.max_clause_count``). Each word of a text
+counts once for each field in which it is searched, and a pattern such as ``attr_*`` stands for all fields that match
+it. The exact number depends on analyzers and on the words of the index. :class:`ClauseCounter` returns an upper
+estimate.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ MAX_ENGINE_CLAUSES = 1024
 """OpenSearch's default of ``indices.query.bool.max_clause_count``."""
 # The number of fields that a pattern is assumed to match if the mapping is unknown.
 _UNKNOWN_FIELDS = 50
-# Lucene counts many clauses about numbers, dates or ranges twice: the query of the index, and of the doc values.
+# Lucene counts many clauses about numbers, dates or ranges twice, because they contain two queries: one for the index,
+# and one for the doc values.
 _VALUE_CLAUSES = 2
 WORD_TYPES = frozenset({"text", "match_only_text", "keyword", "wildcard", "constant_keyword", "flat_object", "boolean"})
 """The types of fields that contain words."""
@@ -41,26 +43,26 @@ _NOT_IN_PATTERNS = frozenset(
     {"knn_vector", "rank_feature", "rank_features", "sparse_vector", "binary", "geo_point", "geo_shape", "join"}
     | {"xy_point", "xy_shape", "percolator", "completion"}
 )
-# The number of terms to which OpenSearch expands a misspelt word by default.
+# The number of terms to which OpenSearch expands a word of a fuzzy search by default.
 _FUZZY_TERMS = 50
 _MORE_LIKE_THIS_TERMS = 25
 # The number of tokens that a sparse model is assumed to make of a text. Each token is a clause.
 _SPARSE_TOKENS = 256
 _WORD_PATTERN_KINDS = frozenset({"prefix", "wildcard", "regexp", "fuzzy"})
-# Clauses that contain rules about words.
+# Clauses that contain lists of words, or rules about words and their positions.
 _RULE_KINDS = frozenset({"terms_set", "intervals", *(kind for kind in LEAF_KINDS if "span" in kind)})
 _VALUE_KINDS = frozenset({"terms", "range", *(kind for kind in LEAF_KINDS if "geo" in kind or "xy" in kind)})
 _COMMON_SETTINGS = ("boost", "_name")
-# A rewriting method of a pattern of words that names how many terms are left, for example ``top_terms_20``.
+# A value of the option ``rewrite`` that limits the number of terms of a pattern, for example ``top_terms_20``.
 _TOP_TERMS = re.compile(r"top_terms\D*(\d+)")
 # A pattern of field names in a query string, for example ``attr_*:fire``.
 _FIELD_PATTERN = re.compile(r"\*[\w.]*:")
 
 
 class ClauseCounter:
-    """Counts the clauses of a query in the same way as OpenSearch, which limits their number.
+    """Estimates how many clauses OpenSearch counts in a query. OpenSearch limits this number.
 
-    The number depends on the fields of the searched indices.
+    The estimates are upper limits. They depend on the fields of the searched indices.
 
     Args:
         mappings: The field types of each searched index. Empty if they are unknown.
@@ -214,9 +216,10 @@ def _term_count(kind: str, text: str, settings: Mapping[str, Any]) -> int:
     """Return the maximum number of terms for which OpenSearch searches a field, given the text of a query.
 
     Args:
-        kind: The type of the text clause. In a ``query_string``, the option ``fuzziness`` concerns only words with
-            ``~``. Search bodies that OpenSearch has written always contain the option.
-        text: The text with its syntax. In a query string, ``~`` follows a misspelt word, and ``*`` is a wildcard.
+        kind: The type of the text clause. In a ``query_string``, the option ``fuzziness`` is ignored: it concerns only
+            words with ``~``, and OpenSearch adds the option to each ``query_string`` that it passes on.
+        text: The text with its syntax. In a query string, a word with ``~`` is searched with misspellings, and ``*`` is
+            a wildcard.
         settings: The settings of the text clause.
     """
     words = max(1, len(tokenize(text)))
@@ -242,7 +245,8 @@ def _of_word_pattern(kind: str, options: Any) -> int:
 def _rewritten_terms(method: Any) -> int:
     """Return the maximum number of terms to which OpenSearch expands a pattern, according to the option ``rewrite``.
 
-    For example, ``top_terms_50`` allows 50 terms, and ``constant_score`` counts as a single clause.
+    For example, ``top_terms_50`` allows 50 terms, and ``constant_score`` counts as a single clause. Methods that set no
+    limit can expand a pattern to :data:`MAX_ENGINE_CLAUSES` terms.
 
     Args:
         method: The value of the option ``rewrite`` in a clause such as ``wildcard`` or ``prefix``. None if it is not
@@ -259,7 +263,7 @@ def _number(value: Any, default: int) -> int:
 
 
 def _value_count(value: Any) -> int:
-    """Return the number of scalars in a JSON value. A vector counts as a single value."""
+    """Return the number of scalars in a JSON value. A list of numbers, such as a vector, counts as a single scalar."""
     if isinstance(value, Mapping):
         return sum(map(_value_count, value.values())) or 1
     if isinstance(value, list) and not all(isinstance(item, (int, float)) for item in value):

@@ -16,22 +16,24 @@ VECTOR_FIELD = "resift_vector"
 COMPACT_FIELD = f"{VECTOR_FIELD}_int8"
 """The default field of vectors of bytes. See :mod:`resift.vectors.compact`."""
 GUARD_FIELD = "resift_needs_mapping"
-"""A field that the ingest pipeline writes, and that OpenSearch refuses in an index whose mapping lacks it.
+"""A field that the ingest pipeline adds to each document with a vector, as a test of the mapping.
 
-In such an index the vector would become a plain list of numbers, which no search uses.
+Its value mixes a number and an object. Only Resift's mappings accept this value, so OpenSearch refuses the document in
+any other index. Without this field, such an index would store the vector as a plain list of numbers, which no search
+uses.
 """
 HIDDEN = [f"{VECTOR_FIELD}*", "resift_code", GUARD_FIELD]
 """Patterns of the fields that hits show only if a search names them. Early versions of Resift wrote ``resift_code``."""
 PLAIN = {"search_pipeline": "_none"}
 """The part of a search body that skips the search pipeline of the index."""
 PIPELINE_PREFIX = "resift-"
-"""The beginning of the names of an index's pipelines. The name of the index follows."""
+"""The prefix of the names of Resift's pipelines for an index. The name of the index follows."""
 REWRITTEN_NAME = "resift"
-"""The ``_name`` of a clause around each rewritten query. Hits show it in ``matched_queries``."""
+"""The ``_name`` of the clause that marks a query as rewritten. Hits show the name in ``matched_queries``."""
 MAX_CLAUSES = 1000
-"""The number of words that a query may have, times the number of its fields. OpenSearch refuses more than 1024."""
+"""The maximum number of words in a query times the number of its fields. OpenSearch refuses more than 1024."""
 MAX_WINDOW = 1000
-"""The largest rescore window, and the largest number of nearest documents, of a search."""
+"""The maximum rescore window of a search, and the maximum number of documents that a k-NN search finds."""
 MAX_RESULTS = 10_000
 """The largest ``from`` + ``size``: OpenSearch's default of ``index.max_result_window``."""
 _OWN_VECTOR_FIELD = re.compile(rf"{VECTOR_FIELD}(_\w+)?")
@@ -270,8 +272,8 @@ def without_vector(spec: Any) -> Any:
     if spec is False:
         return spec
     includes, excludes = source_parts(spec)
-    # Plain names cannot match Resift's fields. A further pattern besides thousands of names is too complex for
-    # OpenSearch.
+    # If the option selects only names without ``*``, Resift's fields need not be excluded: plain names do not match
+    # them. OpenSearch refuses a pattern besides thousands of names as too complex.
     may_match = not includes or any("*" in name for name in includes)
     hidden = HIDDEN if may_match and not any(map(is_ours, includes)) else []
     parts = {"includes": includes, "excludes": [*excludes, *hidden]}

@@ -43,9 +43,10 @@ MODEL_KINDS = frozenset({"neural", SPARSE_KIND})
 # Clauses that join documents, and score a document by the documents joined to it.
 JOINING_KINDS = frozenset({"nested", "has_child", "has_parent"})
 
-# The parts of compound clauses. Clauses are visited in the order of this table, and not in the order of the body:
-# OpenSearch hands a body on with the parts of a clause in another order than its client wrote them. The filters in the
-# options of ``knn`` and in the functions of ``function_score`` are not listed, because Resift only reads their text.
+# The parts of compound clauses. Parts are visited in the order of this table. The order in the body may differ from the
+# order that the client wrote, because OpenSearch reorders the parts of a clause before it passes a body on. The filters
+# in the options of ``knn`` and in the functions of ``function_score`` are not listed, because Resift never changes
+# them.
 PARTS: Mapping[str, Mapping[str, Role]] = {
     "bool": {"must": Role.SCORING, "should": Role.SCORING, "filter": Role.FILTER, "must_not": Role.EXCLUDED},
     "dis_max": {"queries": Role.SCORING},

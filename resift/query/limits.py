@@ -1,7 +1,7 @@
-"""Limits that a search body must keep, so that it cannot end a node.
+"""Limits on the size and depth of a search body, which protect the nodes of OpenSearch.
 
 OpenSearch parses queries, query strings, regular expressions, shapes and scripts with recursive functions. A value that
-is nested too deeply overflows the stack of a thread, which ends the whole node.
+is nested too deeply overflows the stack of a thread, which crashes the whole node.
 """
 
 from __future__ import annotations

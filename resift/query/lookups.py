@@ -28,7 +28,8 @@ def named_indices(contents: Contents) -> Iterator[str]:
         contents: The contents of the body.
 
     Raises:
-        BadInput: If a part of the body hides queries: a ``wrapper`` without strict JSON, or the template of a query.
+        BadInput: If a part of the body hides queries, so that the names in them cannot be read. This is a ``wrapper``
+            that cannot be decoded, or a template from which OpenSearch creates a query.
 
     >>> body = {"bool": {"must": {"terms": {"id": {"index": "lists", "id": "1", "path": "ids"}}}}}
     >>> list(named_indices(contents_of("query", body)))
@@ -84,8 +85,8 @@ def _values_of(name: str, items: Iterable[Any]) -> Iterator[str]:
 def _is_template(key: str, value: Any) -> bool:
     """Return whether an entry of a search body contains a template, from which OpenSearch creates a query.
 
-    Three entries can contain a template: the processors ``ml_inference`` and ``resift`` of a search pipeline, whose
-    service returns the query, and ``collate`` in a suggester.
+    Three entries can contain a template. Two of them are processors of a search pipeline, ``ml_inference`` and
+    ``resift``, which replace the query with the response of a service. The third is ``collate`` in a suggester.
 
     Args:
         key: The key of the entry.

@@ -10,9 +10,9 @@ from resift.query.kinds import MODEL_KINDS, TEXT_KINDS, Role
 from resift.query.tree import Clause
 from resift.text import tokenize
 
-# Parts of a clause that do not say what the query searches for: conditions, and documents that nobody looks for.
+# Parts of a clause that do not contain what the query searches for: conditions, and clauses that exclude documents.
 _UNSEARCHED_PARTS = frozenset({"filter", "functions", "must_not", "negative"})
-# The only clause whose part ``filter`` is what it searches for.
+# In this clause, unlike in all others, the part ``filter`` contains what the clause searches for.
 _CONSTANT_KIND = "constant_score"
 _QUERY_STRING_KINDS = frozenset({"query_string", "simple_query_string"})
 # The syntax of query strings. A value can be quoted, in brackets, or a word, with a boost or a fuzziness behind it.

@@ -44,14 +44,14 @@ class Clause:
         kind: The name of the clause, for example ``match``. None if the clause is malformed.
         settings: The object under that name. Empty if the clause is malformed.
         role: The role of the clause in its query.
-        parts: The clauses inside, by the name of the part that contains them.
+        parts: The clauses inside, by the name of the part that contains them, for example ``must``.
         part_roles: The roles of the parts that a clause of this kind can have.
-        ranks_by_meaning: Whether the clause, or a scoring clause inside, ranks by vectors or tokens of the index, or is
-            a ``hybrid`` query.
+        ranks_by_meaning: Whether the clause, or a scoring clause inside, ranks by vectors or sparse tokens in a field,
+            or is a ``hybrid`` query.
     """
 
     __slots__ = ("kind", "part_roles", "parts", "ranks_by_meaning", "raw", "role", "settings")
-    # The role of a clause of this class where its score counts.
+    # The role of a clause of this class if its score contributes to the score of a hit.
     scoring_role: ClassVar[Role] = Role.SCORING
     # Whether every clause of this class ranks by meaning.
     is_semantic: ClassVar[bool] = False
@@ -238,8 +238,8 @@ class FieldClause(Clause):
     def is_rewritten(self) -> bool:
         """Whether Resift has already rewritten this clause.
 
-        A rewritten query is usually marked by an additional filter. A clause that cannot be inside another clause has
-        the mark in its own option ``_name`` instead.
+        A rewritten query is usually marked by an additional filter. With ``ext.mmr``, the clause cannot be put inside
+        another clause. Then its own option ``_name`` is the mark.
         """
         return self.options.get("_name") == REWRITTEN_NAME
 

@@ -9,10 +9,11 @@ import numpy as np
 
 from resift.query.dsl import REWRITTEN_NAME, Body
 
-# The name by which hits without any word of the query itself are recognised, in matched_queries.
+# The name in ``matched_queries`` of hits that match only a widened query, and not the original query.
 WIDENED_NAME = "resift-widened"
-# Factor of every hit in the rescore window that is not demoted. Without demotion a document could become the last hit
-# of each page; with it the document stays ahead of the hits beyond the window.
+# Demotion multiplies the scores of all other hits in the rescore window by this factor. Demoted documents keep their
+# scores, so they stay ahead of the hits beyond the window. With smaller scores instead, a demoted document could become
+# the last hit of each page.
 NOT_DEMOTED_FACTOR = 1000.0
 
 

@@ -1,11 +1,14 @@
 """Rewriting of queries that rank by meaning already: ``hybrid``, ``knn``, ``neural`` and ``neural_sparse``.
 
-Nothing that Resift could add ranks better than the vectors of these queries, and OpenSearch does not rescore combined
-lists. So the clauses of the query are changed where they are. Vectors and tokens are moved
-(:mod:`resift.rewriting.moving`). Text clauses get the expansion words as alternatives, which find no documents by
-themselves. The clauses stay the same in all other respects, and are filtered, combined and normalised as before.
+The vectors of these queries rank better than anything that Resift could add, and OpenSearch does not rescore ``hybrid``
+queries. So the clauses of the query are changed where they are:
 
-:func:`rewrite_in_place` is the entrance. :class:`_ClauseRewriter` changes the clauses.
+- Query vectors and query tokens are moved towards relevant documents (:mod:`resift.rewriting.moving`).
+- Text clauses get the expansion words as optional clauses, which match no further documents.
+
+The clauses are filtered, combined and normalised as before.
+
+:func:`rewrite_in_place` is the entry point. :class:`_ClauseRewriter` changes the clauses.
 """
 
 from __future__ import annotations
@@ -37,18 +40,18 @@ from resift.rewriting.options import Options
 from resift.rewriting.outcome import Note, Outcome, Rewritten
 from resift.rewriting.words import query_length, word_clauses, word_room
 
-# Each text or vector clause of a query gets at most so many lists of judged documents.
+# The maximum number of lists of judged documents that are added to each text or vector clause of a query.
 _DOCUMENT_LISTS = 4
 _SMALLEST_WORD_SHARE = 0.3
-# How well vectors are assumed to distinguish documents where a query has vectors, but none could be moved.
+# The value that is assumed for ``Moved.distinction`` if a query has vector clauses, but none of them could be moved.
 _UNKNOWN_DISTINCTION = 0.5
 
 
 def rewrite_in_place(query: Query, knowledge: Knowledge, options: Options) -> Rewritten:
-    """Rewrite a query that ranks by vectors or sparse tokens, without adding rescore stages.
+    """Rewrite a query that ranks by vectors or sparse tokens by changing its own clauses.
 
-    Instead, the query vectors and query tokens in the clauses are moved towards the relevant documents of the session,
-    and text clauses get expansion words.
+    The query vectors and query tokens in the clauses are moved towards the relevant documents of the session, and text
+    clauses get expansion words. A rescore stage is added only to demote judged documents.
 
     Args:
         query: The parsed search body.
@@ -144,9 +147,9 @@ def _without_vectors(clause: Clause) -> Any:
 def _named(query: Query, changed: Body, hidden: list[Body]) -> Body:
     """Mark a query as rewritten by Resift, and exclude hidden documents from its hits.
 
-    The query is wrapped in a ``bool`` clause whose name is the mark. A ``hybrid`` query cannot be wrapped in another
-    query. Therefore its first sub-query is marked, and hidden documents are excluded from each sub-query. A sub-query
-    with an unknown clause is not wrapped.
+    The query is wrapped in a ``bool`` clause with a named filter, which is the mark. A ``hybrid`` query cannot be
+    wrapped in another query. Therefore its first sub-query is marked, and hidden documents are excluded from each
+    sub-query. A sub-query with an unknown clause is not wrapped.
 
     A query for ``ext.mmr`` cannot be wrapped either. The ``_name`` of its only clause is the mark, and the filter of
     the clause excludes hidden documents already.

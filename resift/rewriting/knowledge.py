@@ -1,4 +1,4 @@
-"""Knowledge about a query, its session and its index, on which a rewriting is based."""
+"""Data about a query, its session and its index, on which a rewriting is based."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from resift.feedback.judgements import JudgedDocument
 from resift.query.clause_count import ClauseCounter, FieldTypes
 from resift.query.dsl import VECTOR_FIELD
 
-# Weight of the expansion words where no vectors confirm the documents that they find.
+# The weight of expansion words in a search without a query vector. There, nothing confirms that the documents with
+# these words are relevant.
 LEXICAL_WORD_WEIGHT = 0.5
 
 
@@ -65,12 +66,12 @@ class JudgedTokens(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class FieldKnowledge:
-    """Knowledge about the vectors and tokens that an index had before Resift.
+    """Knowledge about the vector and token fields of an index that Resift did not make.
 
     Attributes:
         mapped: The fields with vectors or tokens, by the names that queries use.
-        vectors: What the vectors of judged documents teach, by the name of the field. A field in which no judged
-            document has a vector is missing.
+        vectors: For each field, the feedback learned from the vectors of the judged documents. A field in which no
+            judged document has a vector is missing.
         tokens: The tokens of judged documents, by the name of the field. A field in which no judged document has tokens
             is missing.
         encoded: The vector (with as many dimensions as the model has) or the token weights of each query text. A text
@@ -96,16 +97,16 @@ class Knowledge:
         similarity: How vectors are compared, ``cosine`` or ``jaccard``.
         mask: The weights of the dimensions that the session learned, of shape (K,). None if all dimensions count alike.
         expansion_words: The words that the session adds and their weights, heaviest first.
-        related_words: For words of a query that finds little, the nearest words of the index and their weights. See
+        related_words: For each word of a query with few hits, the nearest words of the index and their weights. See
             :meth:`resift.vectors.vocabulary.Vocabulary.related_words`.
         judged: The ids of all judged documents that can be hits.
-        unmoved: The ids of documents that were judged for other queries, with their similarities to the query before
-            the session moved it. The session does not change their rank.
+        unmoved: The ids of documents that were judged for other queries. The session does not change their rank. The
+            values are their similarities to the query vector before the session moved it.
         home_indices: A mapping from the id of a judged document to the name of its index. Empty if a single index is
             searched.
         feedback: The part of the session's feedback that concerns this query. None if no feedback does.
         documents: All judged documents of the session.
-        own_fields: What is known about the vectors and tokens that the index had before Resift.
+        own_fields: Knowledge about the vector and token fields of the index that Resift did not make.
         missing_documents: The number of judged documents that no longer exist.
         field_types: The types of the fields of each searched index. Empty if they are unknown.
         notes: English sentences about knowledge that could not be loaded.

@@ -20,11 +20,11 @@ from resift.rewriting.outcome import Note, Outcome
 from resift.rewriting.similarity import json_numbers
 
 _VECTOR_TYPES = ("float", "half_float", "byte")
-# The smallest weight of a query's own tokens, so that they match the same documents as before.
+# A token of the query that moving would remove keeps this weight, so that the query matches the same documents.
 _SMALLEST_TOKEN_WEIGHT = 0.0001
 _SMALLEST_BYTE = -128
 _LARGEST_BYTE = 127
-# The number of documents that a ``neural`` clause finds if it states none. A ``knn`` clause must state it.
+# OpenSearch's default of ``k`` in a ``neural`` clause. A ``knn`` clause has no default.
 _DEFAULT_K = 10
 # Options of ``neural`` and ``neural_sparse`` that say how a text is encoded. A moved clause contains the result.
 _ENCODING_OPTIONS = {"query_text", "query_image", "model_id", "query_tokens", "semantic_field_search_analyzer"}
@@ -176,7 +176,7 @@ def _text_to_encode(clause: FieldClause, field: VectorField) -> TextToEncode | N
     text, analyzer = options.get("query_text"), None
     model = options.get("model_id") or field.model
     if isinstance(clause, SparseClause):
-        # An analyzer shows the numbers of tokens only to a query itself.
+        # Fields of this kind need the numbers of the query's tokens, which OpenSearch does not return.
         if clause.tokens is not None or field.kind == TOKEN_NUMBERS:
             return None
         analyzer = options.get("analyzer")

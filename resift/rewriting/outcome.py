@@ -34,9 +34,9 @@ class Outcome(Enum):
     INNER_HYBRID = "inner_hybrid", "`hybrid` is inside another clause"
     MMR = "mmr", "`ext.mmr` works only with a `knn` or `neural` clause that nothing is added to"
     SLICED = "sliced_scroll", "OpenSearch does not rescore a scroll"
-    # By the service, if the index has Resift's search pipeline as its default.
+    # The service rewrites a search for an index whose default search pipeline would rewrite it again.
     ALREADY_REWRITTEN = "already_rewritten", "the query is rewritten already"
-    # By the service, for an index whose search may succeed nevertheless, for example with ``ignore_unavailable``.
+    # Set by the service. The search may succeed nevertheless, for example with ``ignore_unavailable``.
     INDEX_UNAVAILABLE = "index_unavailable", "the index {!r} does not exist, or it is not served"
     # OpenSearch does not rescore these searches. Only the expansion words count, and hidden documents stay hidden.
     COLLAPSED = "collapsed", "the search has 'collapse'"

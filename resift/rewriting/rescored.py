@@ -1,14 +1,14 @@
 """Rewriting of queries that search for words: expansion words and the similarity change the scores of their hits.
 
-:func:`rewrite_rescored` is the entrance. It has two ways:
+:func:`rewrite_rescored` is the entry point. There are two cases:
 
 1. OpenSearch cannot rescore the search (``sort``, ``collapse``, ``search_after``, a scroll): the expansion words are
    added to the query itself.
 2. All other searches: the query may be widened, and rescore stages add the other expansion words. If the index has
    vectors, a further stage multiplies the scores by the similarity.
 
-In rescore stages, the query keeps its scores and matches the same documents. The stages take about as long as the same
-words in the query (``benchmarks/lexical_sessions.py cost``).
+Rescore stages change neither the scores of the query itself nor the documents that it matches. They take about as long
+as the same words in the query (``benchmarks/lexical_sessions.py cost``).
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from resift.rewriting.outcome import Note, Outcome, Rewritten
 from resift.rewriting.similarity import nearest_clauses, similarity_clause
 from resift.rewriting.words import query_length, related_word_clauses, word_clauses, word_room
 
-# The number of expansion words that find documents for a widened query. More words find few more documents, and cost
-# more than the rest of the query.
+# The maximum number of expansion words by which a widened query finds documents. More words find few more documents,
+# and cost more than the rest of the query.
 WIDENING_WORDS = 5
-# A rewritten query has at most so many marks, and lists of judged documents.
+# The maximum numbers of clauses that mark a rewritten query or its hits, and of lists of judged documents.
 _MARKS = 2
 _DOCUMENT_LISTS = 4
 
@@ -210,11 +210,11 @@ class _Rewriter:
         return {**body, "rescore": stages} if stages else body
 
     def _widened_query(self) -> Body:
-        """Build the new query, and widen it if possible: let it find documents without the words of the original query.
+        """Build the query of the rewritten search body, and widen it if the options and the query allow this.
 
-        A widened query also finds documents by related words, by expansion words from relevant documents, or by k-NN
-        search, if the options allow this. In any case, the new query has the name that marks queries as rewritten, and
-        excludes judged documents that the user wants to hide.
+        A widened query also finds documents without the words of the original query: by related words, by expansion
+        words from relevant documents, or by k-NN search. In any case, the new query contains the clause that marks it
+        as rewritten, and excludes judged documents that the user wants to hide.
         """
         alternatives = [] if self._text_query is None else self._alternatives(self._text_query)
         if self._text_query is None or not alternatives:
@@ -348,8 +348,9 @@ def _highlighted_query(root: Clause, field_types: Sequence[FieldTypes]) -> Body:
 def unmoved_factor(knowledge: Knowledge, id: str, beta: float) -> float:
     """Return the factor by which the score of a document is multiplied so that the document keeps its rank.
 
-    The document was judged for another query, so its own score should not change. Other hits gain score from expansion
-    words and from the vector similarity. The factor compensates for this gain. It is at least 1, so that the document
+    The document was judged for another query, so the session should not change its rank. The factor has two parts. The
+    similarity part uses the query vector before the session moved it. The other part, :attr:`Knowledge.unmoved_factor`,
+    compensates for the score that other hits gain from expansion words. The factor is at least 1, so that the document
     does not fall behind hits that are not rescored.
 
     Args:

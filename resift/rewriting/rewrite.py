@@ -4,10 +4,14 @@ Hits are scored
 
     (BM25 of the query's words + BM25 of the expansion words) · exp(beta · similarity)
 
-where ``beta`` is alpha / (1 - alpha). The query scores as before. Expansion words and similarity come in as rescore
-stages over a window of the first hits. So the query matches the same documents, and totals, aggregations and filters
-stay the same, unless the query may be widened. The product needs no statistics of a page, unlike a mean of normalised
-scores, and so depends neither on the size of the page nor on the number of shards.
+where ``beta`` is alpha / (1 - alpha), and ``similarity`` is 1 + cosine or the fuzzy Jaccard similarity. Without
+vectors, the last factor is missing.
+
+The query itself scores as before. Expansion words and similarity are added in rescore stages for the first hits. So the
+query matches the same documents, and totals, aggregations and filters stay the same, unless the query may be widened.
+
+The two parts are multiplied, because a mean would need normalised scores. These depend on the size of a page and on the
+number of shards. The product does not.
 """
 
 from __future__ import annotations
@@ -68,8 +72,8 @@ def _puts_words_in_query(query: Query, knowledge: Knowledge, options: Options) -
 def named_query(query: Query) -> Body:
     """Return the query of a search body, marked as rewritten by Resift but otherwise unchanged.
 
-    The query is wrapped in a ``bool`` clause whose name is the mark. A query that OpenSearch does not allow inside
-    another query, such as ``hybrid``, is returned without the mark.
+    The query is wrapped in a ``bool`` clause with a named filter, which is the mark. A query that OpenSearch does not
+    allow inside another query, such as ``hybrid``, is returned without the mark.
 
     Args:
         query: The parsed search body.

@@ -28,12 +28,12 @@ def similarity_clause(
     OpenSearch compiles the script once.
 
     Args:
-        similarity: ``jaccard``, or ``cosine``, for which 1 + cosine is used as the similarity.
+        similarity: ``cosine`` or ``jaccard``. With ``cosine``, the similarity in the formula is 1 + cosine.
         field: The field of the documents' vectors.
         vector: The query vector, of shape (K,) for K dimensions.
-        mask: Weights of the dimensions, of shape (K,), or None if all count alike.
-        beta: The factor of the similarity.
-        query: The documents that are scored. All documents if None.
+        mask: Weights of the dimensions, of shape (K,), or None if all dimensions count alike.
+        beta: The weight of the similarity, 0 or more.
+        query: A clause that matches the documents to score, or None for all documents.
     """
     params: Body = {"beta": round(beta, 6), "field": field, "query": json_numbers(vector)}
     if mask is not None:
@@ -54,7 +54,7 @@ def nearest_clauses(
         similarity: ``cosine`` or ``jaccard``.
         field: The field of the documents' vectors.
         vector: The query vector, of shape (K,) for K dimensions.
-        mask: Weights of the dimensions, of shape (K,), or None if all count alike.
+        mask: Weights of the dimensions, of shape (K,), or None if all dimensions count alike.
         count: The number of nearest documents to find (``k`` of the clause).
         conditions: A clause that the documents must match, or None.
 

@@ -1,4 +1,4 @@
-"""Clauses for words that a session, or the nearest words of an index, add to a query."""
+"""Clauses for the words that are added to a query: a session's expansion words, and related words of the index."""
 
 from __future__ import annotations
 
