@@ -410,7 +410,7 @@ def _only(settings: Mapping[str, Any], technique: str) -> None:
         technique: The name of the supported technique.
 
     Raises:
-        UnsupportedQuery: The settings select another technique.
+        UnsupportedQuery: If the settings select another technique.
     """
     if settings.get("technique", technique) != technique:
         unsupported(f"the technique {settings['technique']!r} here", technique)

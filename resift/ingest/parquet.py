@@ -27,7 +27,7 @@ def parquet_rows(path: PurePath, check_columns: Callable[[list[Any]], None]) -> 
         check_columns: A function that raises BadInput if the names of the columns are invalid.
 
     Raises:
-        BadInput: pyarrow is not installed, or the file cannot be read.
+        BadInput: If pyarrow is not installed, or the file cannot be read.
     """
     try:
         from pyarrow import ArrowException

@@ -97,9 +97,9 @@ def read_body(kind: type[S], data: bool = False, raw: bytes | None = None) -> S:
         raw: The bytes of the body, if they have been read.
 
     Raises:
-        MalformedJson: The body is not a JSON object, or contains NaN or infinity.
-        BadInput: A field is unknown, missing or out of range.
-        TextTooLong: A text is longer than the settings allow.
+        MalformedJson: If the body is not a JSON object, or contains NaN or infinity.
+        BadInput: If a field is unknown, missing or out of range.
+        TextTooLong: If a text is longer than the settings allow.
     """
     body = schema.read_struct(kind, _json_value(data, dict, "a JSON object", raw))
     for name in set(body.__struct_fields__).difference(_TRUNCATED_FIELDS):
@@ -117,7 +117,7 @@ def read_items() -> list[Any]:
     """Parse the body of the HTTP request that Flask is handling as a JSON array, and return its items.
 
     Raises:
-        MalformedJson: The body is not a JSON array.
+        MalformedJson: If the body is not a JSON array.
     """
     items: list[Any] = _json_value(True, list, "a JSON array")
     return items
@@ -134,7 +134,7 @@ def _json_value(data: bool, kind: type, expected: str, raw: bytes | None = None)
         raw: The bytes of the body. If None, they are read from the request.
 
     Raises:
-        MalformedJson: The body is not JSON, or has another type.
+        MalformedJson: If the body is not JSON, or has another type.
     """
     raw = _raw_body() if raw is None else raw
     check_json_size("body", raw)
@@ -154,9 +154,9 @@ def _raw_body() -> bytes:
     """Read the body of the HTTP request that Flask is handling.
 
     Raises:
-        RequestEntityTooLarge: The body is larger than the settings allow.
-        UnsupportedMediaType: The body is compressed.
-        BadInput: The body is incomplete, or its chunks are malformed.
+        RequestEntityTooLarge: If the body is larger than the settings allow.
+        UnsupportedMediaType: If the body is compressed.
+        BadInput: If the body is incomplete, or its chunks are malformed.
     """
     coding = request.headers.get("Content-Encoding", "").strip()
     if coding.lower() not in ("", "identity"):
@@ -203,8 +203,8 @@ def texts(name: str, value: str | Sequence[str | TextObject | None], truncate: b
             surrogates are replaced with "?".
 
     Raises:
-        TextTooLong: A text is longer than the settings allow.
-        BadInput: A text contains a lone surrogate, which is not valid Unicode.
+        TextTooLong: If a text is longer than the settings allow.
+        BadInput: If a text contains a lone surrogate, which is not valid Unicode.
     """
     items = [value] if isinstance(value, str) else value
     strings = [(item.text if isinstance(item, TextObject) else item) or "" for item in items]
@@ -222,7 +222,7 @@ def check_model(requested: str | None, model: Model) -> None:
         model: The model that the service uses.
 
     Raises:
-        ModelNotFound: The request names a different model.
+        ModelNotFound: If the request names a different model.
     """
     if requested not in (None, "", model.name, model.hash):
         raise ModelNotFound(
@@ -236,7 +236,8 @@ def check_model(requested: str | None, model: Model) -> None:
 def embeddings() -> dict[str, Any]:
     """Encode texts or bags of vectors, in OpenAI's format.
 
-    Only models of the kind word2doc encode queries and documents differently. For their queries, set `input_type`.
+    Only models of the kind word2doc encode queries and documents differently. To encode their queries, set `input_type`
+    to `query`.
     """
     body, model = read_body(EmbeddingsRequest, data=True), current_service().model
     check_model(body.model, model)
@@ -263,8 +264,8 @@ def _encode_texts(model: Model, body: EmbeddingsRequest) -> Floats:
         The vectors, of shape (n_texts, n_dimensions).
 
     Raises:
-        BadInput: An item is a list, and not a text.
-        TextTooLong: A text is longer than the settings allow.
+        BadInput: If an item is a list, and not a text.
+        TextTooLong: If a text is longer than the settings allow.
     """
     items = [body.input] if isinstance(body.input, str) else body.input
     for position, item in enumerate(items):
@@ -290,7 +291,7 @@ def _encode_bags(model: Model, body: EmbeddingsRequest) -> Floats:
         The vectors, of shape (n_bags, n_dimensions).
 
     Raises:
-        BadInput: A bag is malformed, and the request does not ask for zero vectors of such bags.
+        BadInput: If a bag is malformed, and the request does not ask for zero vectors of such bags.
     """
     items: list[Any] = [body.input] if isinstance(body.input, str) else list(body.input)
     bags = [None if item is None or (isinstance(item, str) and item.strip() == "null") else item for item in items]
@@ -397,9 +398,10 @@ def search() -> Response:
 def rewrite() -> dict[str, Any]:
     """Rewrite the search body in the request so that its hits are ranked according to the session's judgements.
 
-    Search pipelines of OpenSearch call the same function. The engine can run the returned body without this service,
-    because the section `ext.resift` is removed. Otherwise, a body that cannot be rewritten is returned unchanged. If
-    the service is overloaded, bodies that have waited longer than 0.3 s are not rewritten.
+    Search pipelines of OpenSearch send their searches to this route. The section `ext.resift` is removed from the
+    returned body, so that OpenSearch can run it without Resift's plugin. Apart from this section, a body that cannot be
+    rewritten is returned unchanged. If the service is overloaded, requests that have waited longer than 0.3 s are
+    answered without rewriting.
     """
     raw, service, headers = _raw_body(), current_service(), engine_headers()
     if (unchanged := _unparsed(raw)) is not None:
@@ -441,7 +443,7 @@ def _unparsed(raw: bytes) -> dict[str, Any] | None:
         text = bytes(body.body)
         as_string = as_text(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None  # the request is malformed, which is reported when it is parsed
+        return None  # the request is malformed: the caller parses it and reports the error
     if not text.startswith(b"{"):
         return None
     check_model(body.model, service.model)

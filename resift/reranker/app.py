@@ -57,11 +57,11 @@ def create_app(config: Config | None = None, *, engine: Engine | None = None, mo
         model: The embedding model. By default, the model that the settings name.
 
     Raises:
-        BadInput: A setting is malformed or out of range.
-        ModelNotFound: The folder of the model contains no model.
-        CorruptModel: The files of the model are damaged.
-        EngineUnavailable: The file of the embedded engine cannot be opened.
-        SessionsUnavailable: The file of the sessions cannot be opened.
+        BadInput: If a setting is malformed or out of range.
+        ModelNotFound: If the folder of the model contains no model.
+        CorruptModel: If the files of the model are damaged.
+        EngineUnavailable: If the file of the embedded engine cannot be opened.
+        SessionsUnavailable: If the file of the sessions cannot be opened.
     """
     config = config or Config.from_environment()
     app = _Application(__name__)

@@ -1,7 +1,7 @@
 """Collect UBI (User Behavior Insights) events: ``POST /ubi_events`` and ``POST /ubi_queries``.
 
-Requests have the format of ``ubi.js``. A malformed request is an error. Malformed events within a request are counted
-and dropped, since the page that sent them could not do anything about an error.
+Requests have the format of ``ubi.js``. A request that is not a JSON array is refused with an error. Malformed events
+within a request are only counted and dropped, because the page that sent them could not handle an error.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from resift.sessions.quotas import Quotas
 from resift.sessions.trials import APPLICATION_PREFIX
 
 MAX_ITEMS = 1000
-"""Items that are read from a request. Further items are dropped."""
+"""Maximum number of items in a request. Further items are dropped."""
 MAX_ITEM_BYTES = 16_384
-"""Size of an item as JSON."""
+"""Maximum size of an item as JSON, in bytes."""
 MAX_ITEMS_PER_MINUTE = 600
-"""Items of each kind that a client may send per minute to each worker process."""
+"""Maximum number of items of each kind that a client may send per minute to each worker process."""
 _MAX_CLIENTS = 20_000
-"""Clients whose items are counted."""
+"""Maximum number of clients for which items are counted at a time."""
 _REQUIRED_FIELD = {EVENTS: "action_name", QUERIES: "query_id"}
 
 ubi = Blueprint("ubi", __name__)
@@ -69,7 +69,7 @@ class Collector:
             - ``clock``: items that got the current time. They are also counted under another outcome.
 
         Raises:
-            QuotaExceeded: The API key has used up its daily quota.
+            QuotaExceeded: If the API key has used up its daily quota.
         """
         self.quotas.check(key, "marks", "bytes")
         outcomes: Counter[str] = Counter(too_many=max(0, len(items) - MAX_ITEMS))

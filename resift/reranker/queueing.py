@@ -1,6 +1,7 @@
-"""The time that requests wait for a thread of the service, and the search bodies that are not worth waiting for.
+"""The time that requests wait for a free thread, and the searches that are answered without rewriting because of it.
 
-``resift serve`` states both in the WSGI environment of a request. Other servers do not, and then no request has waited.
+``resift serve`` stores two waiting times in the WSGI environment of each request, under :data:`WAITED` and
+:data:`LONGEST_WAIT`. Other WSGI servers do not, so all waiting times are 0 there.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from flask import request
 log = logging.getLogger(__name__)
 
 WAITED = "resift.waited"
-"""Key of the WSGI environment: seconds that the request waited for a thread."""
+"""Key of the WSGI environment: the time that the request waited for a thread, in seconds."""
 LONGEST_WAIT = "resift.longest_wait"
-"""Key of the WSGI environment: the longest wait of a search in the last seconds (see :class:`LongestWait`)."""
+"""Key of the WSGI environment: the longest recent waiting time of a search, in seconds (see :class:`LongestWait`)."""
 MAX_WAIT = 0.3
-"""Seconds after which a search body is answered unchanged. ML Commons gives up a request after one second."""
+"""Waiting time in seconds after which a search is not rewritten. ML Commons waits for an answer for one second only."""
 _WINDOW = 2.0
-"""Seconds for which :class:`LongestWait` remembers a wait."""
+"""Length in seconds of the time windows of :class:`LongestWait`, which covers the current and the previous window."""
 _LOG_SECONDS = 10.0
-"""Least time between two log messages about late requests."""
+"""Minimum time in seconds between two log messages about late requests."""
 
 
 def is_late() -> bool:
@@ -71,7 +72,11 @@ class LongestWait:
         self._current = self._previous = 0.0
 
     def add(self, seconds: float) -> None:
-        """Record the wait of a request."""
+        """Record the time that a request waited for a thread.
+
+        Args:
+            seconds: The time in seconds.
+        """
         self._turn()
         self._current = max(self._current, seconds)
 

@@ -1,6 +1,6 @@
 """Types of the request bodies of the HTTP API.
 
-The type of a search's body is in :mod:`resift.contracts.search_options`. The descriptions of fields are printed in
+The type for searches is in :mod:`resift.contracts.search_options`. The descriptions of fields are printed in
 ``docs/http.md`` and ``openapi.json``.
 """
 
@@ -20,13 +20,16 @@ from resift.sessions.sessions import MAX_DOCUMENT_ID, MAX_JUDGEMENTS, MAX_QUERY
 from resift.text import tokenize
 
 MAX_INPUTS = 2048
-"""Texts or bags of an embeddings request. OpenAI has the same limit."""
+"""Maximum number of texts or bags in an embeddings request. OpenAI has the same limit."""
 MAX_DOCUMENTS = 10_000
-"""Documents of a rerank request. A search has the same maximum number of hits."""
+"""Maximum number of documents in a rerank request. A search has the same maximum number of hits."""
 MAX_TOPIC = 10_000
-"""Characters of a review's topic."""
+"""Maximum number of characters in a review's topic."""
 MAX_WORD_PAIRS = 40_000_000
-"""Pairs of words that a trained reranker or DynaMax compares for a request. This takes two seconds on one core."""
+"""Maximum number of word pairs that a trained reranker or DynaMax compares for a request.
+
+Comparing this number of pairs takes two seconds on one core.
+"""
 
 DocumentId = Annotated[str, Meta(min_length=1, title="a document's id", extra_json_schema={"maxLength": 512})]
 Ids = Annotated[list[DocumentId], Meta(max_length=MAX_JUDGEMENTS, title="a list of document ids (strings)")]
@@ -163,7 +166,7 @@ def check_word_pairs(query: str, documents: Sequence[str]) -> None:
         documents: The texts of the documents.
 
     Raises:
-        TextTooLong: There are too many pairs.
+        TextTooLong: If there are too many pairs.
     """
     # A text has no more words than characters. Counting characters is faster, and almost always sufficient.
     if len(query) * sum(map(len, documents)) <= MAX_WORD_PAIRS:
@@ -180,15 +183,16 @@ def check_word_pairs(query: str, documents: Sequence[str]) -> None:
 def check_dynamax_pairs(query: str, documents: Sequence[str]) -> None:
     """Check that DynaMax would not have to compare too many pairs of words.
 
-    DynaMax compares each word of the query and of a document with all words of both. It reads at most MAX_WORDS words
-    of a text, and a text of c characters has at most (c + 1) / 2 words.
+    For each document, DynaMax compares each word of the query and of the document with all words of both. It reads at
+    most MAX_WORDS words of a text. The words are not counted but estimated: a text of c characters has at most
+    (c + 1) / 2 words.
 
     Args:
         query: The query text.
         documents: The texts of the documents.
 
     Raises:
-        TextTooLong: There may be too many pairs.
+        TextTooLong: If there may be too many pairs.
     """
     query_words = min(MAX_WORDS, (len(query) + 1) // 2)
     count = sum((query_words + min(MAX_WORDS, (len(text) + 1) // 2)) ** 2 for text in documents)

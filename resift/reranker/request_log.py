@@ -44,7 +44,8 @@ def http_error(status: int, name: str, path: str, max_body: int) -> dict[str, An
         max_body: The maximum size of a request body, in bytes.
 
     Returns:
-        The ``code`` and ``message`` of the error, and optionally ``value`` and ``expected``.
+        An object whose key ``error`` contains the error's ``code``, ``message``, ``value`` and ``expected``. It has the
+        form of the keyword arguments of :func:`identified`.
     """
     expected = f"at most {max_body} bytes" if status == 413 else "see /openapi.json"
     code = _CODES.get(status, "http_error")
@@ -93,9 +94,9 @@ class TextLines(logging.Formatter):
 
 
 def _id_of(record: logging.LogRecord) -> str | None:
-    """Return the id of the HTTP request during which a log record was created, or None.
+    """Return the id of the HTTP request during which a log record was created, or None if there was no request.
 
-    Records from background threads have the id as an attribute.
+    In records from background threads, the id is the attribute ``request_id``.
     """
     id: str | None = getattr(record, "request_id", None) or REQUEST_ID.get()
     return id

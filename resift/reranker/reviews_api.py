@@ -1,6 +1,7 @@
 """The HTTP API of reviews under ``/v1/reviews``.
 
-It requires the scope ``review``. A key with this scope may read all documents of a review.
+In a review, people read the documents of an index and judge their relevance, until all relevant documents are found.
+The API requires a key with the scope ``review``. Such a key may read all documents of a review.
 """
 
 from __future__ import annotations
@@ -36,14 +37,12 @@ def check() -> None:
 def _open(id: str, reload: bool = False) -> Review:
     """Open a review, and check that the caller may search its index.
 
-    A review is a task in which people read the documents of an index and judge their relevance.
-
     Args:
         id: The id of the review.
         reload: Whether to read the documents from the engine again.
 
     Raises:
-        IndexNotServed: The caller may not search the index of the review.
+        IndexNotServed: If the caller may not search the index of the review.
     """
     service = current_service()
     review: Review = service.reviews.open(id, reload)

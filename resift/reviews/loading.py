@@ -112,9 +112,9 @@ class LazySet(DocumentSet):
         """Return the documents with their texts, which are loaded from the engine by the first call.
 
         Raises:
-            DeadlineExceeded: Reading the texts takes too long.
-            AmbiguousDocument: Two documents have the same id.
-            BadInput: The engine refuses the query.
+            DeadlineExceeded: If reading the texts takes too long.
+            AmbiguousDocument: If two documents have the same id.
+            BadInput: If the engine refuses the query.
         """
         with self._lock:
             if self._loaded is not None:

@@ -24,7 +24,7 @@ def check_review_id(id: str) -> str:
         id: The id.
 
     Raises:
-        BadInput: The id is not valid.
+        BadInput: If the id is not valid.
     """
     if not _ID.fullmatch(id):
         raise BadInput(f"{id!r} is not a valid review id", value=id, expected="1 to 64 letters, digits, _ and -")
@@ -64,7 +64,7 @@ class ReviewLog:
         """Read the events that were added to the log since the last call, and return all events.
 
         Raises:
-            NotFound: The review has been deleted.
+            NotFound: If the review has been deleted.
         """
         while True:
             stored = self._store.read(self._key(self._chunk))
@@ -96,8 +96,8 @@ class ReviewLog:
             The new events. They have been stored.
 
         Raises:
-            SessionsUnavailable: The store cannot be written, or too many processes write at the same time.
-            NotFound: The review was deleted in the meantime.
+            SessionsUnavailable: If the store cannot be written, or too many processes write at the same time.
+            NotFound: If the review was deleted in the meantime.
         """
         for _ in range(_ATTEMPTS):
             self.refresh()

@@ -280,7 +280,7 @@ class Review:
             The ids of the documents.
 
         Raises:
-            BadInput: ``count`` is out of range.
+            BadInput: If ``count`` is out of range.
         """
         _check_count(count)
         with self._lock:
@@ -335,8 +335,8 @@ class Review:
             source: PERSON or MODEL.
 
         Raises:
-            BadInput: There are no ids, or an id occurs twice.
-            NotFound: A document does not belong to the review.
+            BadInput: If there are no ids, or an id occurs twice.
+            NotFound: If a document does not belong to the review.
         """
         judged = [(id, True) for id in relevant] + [(id, False) for id in irrelevant]
         ids = [id for id, _ in judged]
@@ -367,7 +367,7 @@ class Review:
             source: PERSON or MODEL.
 
         Raises:
-            BadInput: The person or model has no judgement to undo.
+            BadInput: If the person or model has no judgement to undo.
         """
         with self._lock:
 
@@ -468,7 +468,7 @@ class Review:
                 judgements.
 
         Raises:
-            BadInput: The format is unknown.
+            BadInput: If the format is unknown.
         """
         return "".join(self.export_parts(format))
 
@@ -484,7 +484,7 @@ class Review:
             headers: The caller's HTTP headers, which are passed on to the engine.
 
         Raises:
-            BadInput: The format is unknown.
+            BadInput: If the format is unknown.
         """
         if format not in FORMATS:
             raise BadInput(f"{format!r} is not a format", value=format, expected=" | ".join(FORMATS))

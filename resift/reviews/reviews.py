@@ -87,11 +87,11 @@ class Reviews:
             by: The name of the person who starts the review.
 
         Raises:
-            BadInput: The review exists for another index, the query matches no document with text, a field is unknown,
-                or the target is out of range.
-            AmbiguousDocument: Two documents have the same id.
-            DeadlineExceeded: Reading the documents takes too long.
-            QuotaExceeded: The caller's API key has reached a daily limit.
+            BadInput: If the review exists for another index, the query matches no document with text, a field is
+                unknown, or the target is out of range.
+            AmbiguousDocument: If two documents have the same id.
+            DeadlineExceeded: If reading the documents takes too long.
+            QuotaExceeded: If the caller's API key has reached a daily limit.
         """
         log = ReviewLog(self._store, check_review_id(id))
         first = log.first_event()
@@ -126,7 +126,7 @@ class Reviews:
                 before may be reused.
 
         Raises:
-            NotFound: The review does not exist.
+            NotFound: If the review does not exist.
         """
         log = ReviewLog(self._store, id)
         event = self._first_event(log)
@@ -148,7 +148,7 @@ class Reviews:
             id: The id of the review.
 
         Raises:
-            NotFound: The review does not exist.
+            NotFound: If the review does not exist.
         """
         return str(self._first_event(ReviewLog(self._store, id))["index"])
 
@@ -225,7 +225,7 @@ def _of_index(first_event: Event, id: str, index: str) -> str:
         index: The name of the expected index.
 
     Raises:
-        BadInput: The review belongs to another index.
+        BadInput: If the review belongs to another index.
     """
     if first_event["index"] != index:
         message = f"review {id!r} is of index {first_event['index']!r}"

@@ -64,7 +64,7 @@ def progress(labels: Sequence[bool], total: int, target: float = TARGET) -> Prog
         target: The target recall, above 0 and below 1.
 
     Raises:
-        BadInput: The target is out of range, or there are more labels than documents.
+        BadInput: If the target is out of range, or there are more labels than documents.
     """
     if not 0 < target < 1:
         raise BadInput(f"the target is {target}", value=target, expected="a recall above 0 and below 1")

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 GUARDED = ("rewrite", "rerank", "query")
 _SECONDS = 1.0  # time limit for an answer of the service, the same as that of ML Commons
 _MAX_MISSED = 2  # number of consecutive missing answers after which the cluster no longer calls the service
-# Number of consecutive answers "overloaded" after which the cluster no longer calls the service. It exceeds _MAX_MISSED,
-# because a service that was just restarted may be overloaded for a moment, and recovers by itself.
+# Number of consecutive answers "overloaded" after which the cluster no longer calls the service. It exceeds
+# _MAX_MISSED, because a service that was just restarted may be overloaded for a moment, and recovers by itself.
 _MAX_OVERLOADED = 5
 _REST = 10  # number of checks during which the cluster does not call a service that was overloaded
 

@@ -66,7 +66,7 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 
 
 def scope_of(endpoint: str) -> str:
-    """Return the permission ("scope") that an API key needs for an endpoint.
+    """Return the scope (permission) that an API key needs for an endpoint.
 
     Args:
         endpoint: The name of a Flask endpoint.
@@ -100,7 +100,8 @@ class Caller(SessionCaller):
     def may_use(self, owner: str | None) -> bool:
         """Return whether the caller may use a search session.
 
-        Callers may use the sessions that were created with their own API key. Administrators may use all sessions.
+        Callers may use the sessions that were created with their own API key. Keys with the scope ``admin`` may use all
+        sessions.
 
         Args:
             owner: The name of the API key that created the session, or None if it was created without a key.
@@ -126,7 +127,13 @@ class Key:
 
     @classmethod
     def create(cls, name: str, scopes: Sequence[str], key: str) -> Key:
-        """Return the record of a new API key."""
+        """Return the record of a new API key, with the current time.
+
+        Args:
+            name: The name of the key.
+            scopes: The scopes (permissions) of the key.
+            key: The key itself, of which only the hash becomes part of the record.
+        """
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
         return cls(name, tuple(scopes), key_hash(key), now)
 
@@ -149,7 +156,7 @@ def check_key(key: str, source: str) -> str:
         source: Where the key comes from, for the error message. The message does not contain the key itself.
 
     Raises:
-        BadInput: The key is malformed.
+        BadInput: If the key is malformed.
     """
     if not _KEY.fullmatch(key):
         raise BadInput(
@@ -170,7 +177,7 @@ def check_scopes(scopes: Sequence[str]) -> tuple[str, ...]:
         The distinct scopes, in the order of ``SCOPES``.
 
     Raises:
-        BadInput: A scope is unknown, or ``scopes`` is empty.
+        BadInput: If a scope is unknown, or ``scopes`` is empty.
     """
     unknown = [scope for scope in scopes if scope not in SCOPES]
     if unknown or not scopes:
@@ -183,6 +190,9 @@ class KeyFile:
     """A file with the records of API keys, one JSON object per line.
 
     The file is created with permissions for its owner only.
+
+    Args:
+        path: The path of the file, which need not exist yet.
     """
 
     def __init__(self, path: str) -> None:
@@ -192,7 +202,7 @@ class KeyFile:
         """Return the records of all API keys in the file, or an empty list if the file does not exist.
 
         Raises:
-            BadInput: The file cannot be read, or a line is malformed.
+            BadInput: If the file cannot be read, or a line is malformed.
         """
         try:
             lines = self.path.read_text("utf-8").splitlines()
@@ -215,7 +225,7 @@ class KeyFile:
             The key. It is not stored, so it cannot be read again.
 
         Raises:
-            BadInput: The name is malformed or in use, or a scope does not exist.
+            BadInput: If the name is malformed or in use, or a scope does not exist.
         """
         if not _NAME.fullmatch(name):
             expected = "1 to 64 lower-case letters, digits and _ . -"
@@ -236,7 +246,7 @@ class KeyFile:
             name: The name of the key.
 
         Raises:
-            NotFound: There is no key with this name.
+            NotFound: If there is no key with this name.
         """
         with self._locked():
             keys = self.read()

@@ -150,7 +150,7 @@ class Keys:
         clock: A function that returns the time in seconds.
 
     Raises:
-        BadInput: A key or the file is malformed, or ``must_exist`` is true and the file does not exist.
+        BadInput: If a key or the file is malformed, or ``must_exist`` is true and the file does not exist.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class Keys:
             config: The settings of the service.
 
         Raises:
-            BadInput: A key or the file is malformed, or the file does not exist.
+            BadInput: If a key or the file is malformed, or the file does not exist.
         """
         return cls(config.keys, config.api_key, must_exist=config.keys != fields_of(type(config))["keys"].default)
 
@@ -205,14 +205,14 @@ class Keys:
         return match
 
     def name_of(self, headers: Mapping[str, str]) -> tuple[str, str] | None:
-        """Return the name of the API key in a request, which identifies the caller before the request is answered.
+        """Return the name of the API key in a request, to identify the caller before the request is processed.
 
         Args:
             headers: The headers of the request.
 
         Returns:
-            The pair ``("key", NAME)``. The word "key" distinguishes names of keys from IP addresses, which identify
-            callers without a key. None if the request has no key of this service.
+            The pair ``("key", NAME)``, or None if the request has no key of this service. The word "key" distinguishes
+            the names of keys from the IP addresses that identify callers without a key.
         """
         presented = _presented_key(headers)
         key = self.find(presented) if presented else None
@@ -238,7 +238,7 @@ class Keys:
         except OSError as error:
             path = str(self.file.path)
             raise BadInput(f"{path} cannot be read: {error}", value=path, expected="a file of API keys") from error
-        # Two versions may have the same time and size, but have different inode numbers.
+        # Two versions may have the same time and size. But each change replaces the file, so their inodes differ.
         version = (status.st_mtime_ns, status.st_ino, status.st_size)
         if version != self._version:
             self._keys, self._version, self._required = self.file.read(), version, True
@@ -339,7 +339,7 @@ def require_keys(app: Flask, keys: Keys) -> None:
             # Requests without an endpoint are answered with 404 or 405. Browsers send OPTIONS without the page's key.
             return
         if not keys.required:
-            # Remote callers are anonymous, so they get the scopes of a key that everybody may see.
+            # Remote callers are anonymous here, so they only get the scopes that are safe for a public key.
             g.caller = Caller() if _is_local() else Caller(scopes=_WITHOUT_BODIES)
             return
         scope = scope_of(request.endpoint)

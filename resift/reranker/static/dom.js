@@ -45,7 +45,7 @@ const WITHIN = /^<\/?(?:[abiqsu]|em|font|small|span|strong|su[bp])\b/i;
 /** Remove HTML tags from a text, by regular expressions only. The last tag may be incomplete. */
 export const plain = (text) => unescaped(text.replace(TAG, (tag) => WITHIN.test(tag) ? "" : " "));
 
-/** Return the engine's highlight as nodes. Each part is cut, since texts without spaces are not cut by the engine. */
+/** Return the engine's highlight as nodes. Each part is cut, because the engine does not cut texts without spaces. */
 export function highlighted(fragment) {
   // The tags <em> are replaced by private characters, which are removed within tags of the document.
   const text = unescaped(fragment.replace(/<(\/?)em>/g, (_, end) => end ? "\ue001" : "\ue000")).replace(/<[^<>]*>/g, (tag) => tag.replace(/[\ue000\ue001]/g, ""));

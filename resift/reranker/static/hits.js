@@ -175,7 +175,7 @@ export function hideText(card) {
   card.snippet.hidden = false;
 }
 
-/** Return the number of ranks that a hit moved up from its rank `base`, which is undefined beyond the first `depth` hits. */
+/** Return by how many ranks a hit moved up. `base`: its rank before, undefined if it was not among the first `depth` hits. */
 export const places = ({ base, rank, depth }) => ({ moved: (base ?? depth + 1) - rank, isNew: !base });
 
 /** Return the arrow of a hit: its text, the text for screen readers, and its CSS class. */

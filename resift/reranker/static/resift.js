@@ -57,8 +57,8 @@
     } finally { clearTimeout(timer); }
   }
 
-  // Send marks with the searched name, since an alias outlives its index. If several of its indices contain the id, send
-  // them with the hit's own index.
+  // Send marks with the name that was searched, since an alias outlives its indices. If several of these indices contain
+  // a document with the id, send the marks again with the hit's own index.
   function tell(hit, marks) {
     const body = { index: hit ? searched : Resift.index, session: Resift.session, query, ...marks };
     const send = async () => {

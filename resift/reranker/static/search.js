@@ -19,7 +19,7 @@ let running = new AbortController(); // aborts running requests when a newer sea
 let tasks = 0; // number of running tasks
 let typing = null, slow = null; // timers: for completions after a pause in typing, and for the notice of a slow search
 
-/** Return the state in the address. If this browser does not know its session, leave the session out, and ask. */
+/** Return the state in the address. If this browser does not know the session, leave it out, and ask whether to use it. */
 function fromAddress() {
   const found = read(location.search, defaultIndex), { session: id } = found;
   if (!id || api.isOwn(id)) {
@@ -232,8 +232,8 @@ function turnTo(page) {
 }
 
 /**
- * Return the ranks to compare with, if marks do not change them, and the search that they belong to. They are requested
- * while a mark is being stored.
+ * Return the ranks of the left column to compare with, as a promise (`base`), and the search that they belong to (`by`).
+ * They are requested while a mark is being stored. The result is empty if the mark changes these ranks.
  */
 function unmoved() {
   const by = rankedBy(state);

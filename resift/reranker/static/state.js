@@ -42,7 +42,7 @@ export const keyOf = ({ _index, _id, index = _index, document = _id }) => JSON.s
 
 const titles = new Map(); // key → title, of cards that were shown
 
-/** Return the title of a judged document: that of its card, or that of the service. */
+/** Return the title of a judged document: the title on its card, or else the title in the service's answer. */
 export const titleOf = (judged) => titles.get(keyOf(judged)) || plain(judged.title);
 
 const common = ({ index, query, filters }) => ({ index, query, filter: filters.length ? { bool: { filter: filters.map(clause) } } : null });
@@ -58,7 +58,7 @@ const depthOf = ({ page }) => Math.min((page - 1) * SIZE + DEPTH, LAST * SIZE);
 
 export const rankedBy = ({ index, query, filters, page, left }) => JSON.stringify([index, query, filters, page, left]);
 
-/** Return the ranks of hits by the left method. Marks do not change them, unless that method is the session. */
+/** Return the ranks of hits by the method of the left column. Marks change them only if that method is "session". */
 export async function ranks(state, known, signal) {
   const found = await ask(state, known, "left", { size: depthOf(state), documents: "none" }, signal);
   return new Map(found.hits.hits.map((hit, at) => [keyOf(hit), at + 1]));
