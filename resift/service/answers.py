@@ -103,7 +103,8 @@ class Reranking:
     """How the first hits of a search are reordered by their texts.
 
     Attributes:
-        method: The name of the method, ``late`` or ``dynamax``.
+        method: The name of the method: ``late`` (a trained reranker) or ``dynamax`` (see
+            :mod:`resift.encoders.dynamax`).
         scores: A function that takes the query text and the texts of n hits, and returns an array of shape (n,) with
             values from 0 to 1.
         alpha: The weight of these scores relative to the engine's scores, from 0 to 1.
@@ -121,8 +122,9 @@ def reranked_page(
 ) -> SearchResult:
     """Reorder the top hits of a search by their texts, and return the requested page.
 
-    The score of each reranked hit is multiplied by exp(beta · s), where s is the hit's score by the method, from 0 to
-    1. It is added to the hit, as ``resift.reranker`` for a trained reranker and as ``resift.similarity`` for DynaMax.
+    The score of each reranked hit is multiplied by exp(beta · s). Here s is the hit's score by the method, from 0 to 1,
+    and beta is alpha / (1 - alpha). The score s is added to the hit, as ``resift.reranker`` for a trained reranker and
+    as ``resift.similarity`` for DynaMax. For demoted hits, s is set to 0.
 
     Args:
         engine: The search engine.
@@ -228,7 +230,8 @@ def add_similarities(model: Model, rewritten: Rewritten, hits: Hits, vectors: Se
     """Store in each hit how similar its vector is to the query vector, as ``resift.similarity``.
 
     The similarity is measured with the final query vector, after the session's judgements moved it. The value is None
-    for a hit without a vector. It is None for all hits if the query itself searches vector fields of the index.
+    for a hit without a vector. It is None for all hits if the query was rewritten in place (see
+    :mod:`resift.rewriting.in_place`), because Resift's vectors then have no influence on the ranking.
 
     Args:
         model: The embedding model of the vectors.

@@ -1,4 +1,4 @@
-"""Searches as callers state them, and their search bodies."""
+"""Search requests, and the search bodies that are made from them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from resift.query.lookups import named_indices
 from resift.query.questions import distinctive_words, question_clause
 from resift.rewriting.options import Options, options_in
 
-# Characters of a field that are searched for highlights. For a document with a million characters OpenSearch fails the
-# whole search, unless a limit is stated.
+# The number of characters of a field in which OpenSearch looks for highlights. Without a limit, a document with a
+# million characters makes the whole search fail.
 _HIGHLIGHTED_CHARACTERS = 100_000
 # Keys of a search body without a query. An object with any other single key is a query clause.
 _KEYS_WITHOUT_QUERY = ("aggs", "aggregations", "suggest", "sort", "size", "from")
@@ -56,9 +56,9 @@ def search_body(search: Search, info: IndexInfo, rarity: Callable[[str], float])
             engine. See :func:`resift.query.questions.distinctive_words`.
 
     Raises:
-        BadInput: If the query is malformed, ``size`` or ``from`` is not a whole number, or the request has another
-            value of ``documents`` (the parts of the hits' documents to return) than "source", although its query is not
-            a text.
+        BadInput: If the query is malformed, or ``size`` or ``from`` is not a whole number. Also if the query is not a
+            text, but ``documents`` (the parts of the hits' documents to return) is not "source". A body states these
+            parts by its own ``_source``.
     """
     page = {"size": search.size, "from": search.start}
     if isinstance(search.query, str):
@@ -127,8 +127,8 @@ def check_search(search: Search, max_text: int, listed_only: bool) -> list[str]:
 
     Args:
         search: The search.
-        max_text: The largest number of characters of a text in the query or the filter.
-        listed_only: Whether only what the allow-list contains is allowed.
+        max_text: The maximum length of each text in the query or the filter, in characters.
+        listed_only: Whether to check against the allow-list (see :mod:`resift.query.allow_list`) instead of the size.
 
     Returns:
         The names of other indices in which the query or the filter looks something up. Empty with ``listed_only``,

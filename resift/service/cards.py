@@ -49,9 +49,9 @@ _MAX_MEAN_VALUE = 40
 _MIN_COVERAGE = 0.3
 """Share of the documents that must have a value."""
 _MAX_DISTINCT_SHARE = 0.5
-"""Distinct values per value up to which a field groups documents. Above, it identifies them."""
+"""Maximum number of distinct values divided by the number of values. Above it, the values identify documents."""
 _MAX_LISTED_VALUES = 20
-"""Distinct values that a list of checkboxes may have, unless the field is named like a preferred fact (``brand``)."""
+"""Maximum number of distinct values of a facet without ranges, unless its name is a preferred fact (``brand``)."""
 _MAX_VALUES_OF_DOCUMENT = 16
 """Mean number of values of a document. A field with more, such as a vector, is neither a facet nor a fact."""
 _MAX_RANGES = 5
@@ -340,7 +340,11 @@ class Field:
 
     @property
     def can_be_facet(self) -> bool:
-        """Whether the field can be a facet: most documents have a short value that is not a URL or an identifier."""
+        """Whether the field can be a facet.
+
+        At least 30 % of the documents must have a value. The values must be short on average, and neither URLs nor
+        identifiers.
+        """
         texts = [str(value) for value in self.counts]
         if any(map(_URL.match, texts)) or _IDENTIFIER_NAME.search(_stem(self.name).lower()):
             return False
@@ -429,7 +433,10 @@ def short_fields(sources: Sequence[Mapping[str, Any]], exact: Sequence[str], tex
 
 
 def _field(sources: Sequence[Mapping[str, Any]], name: str) -> Field | None:
-    """Return a field with its values in some documents, or None if no document has a value, or each has very many.
+    """Return a field with its values in some documents.
+
+    The result is None if no document has a value, or if the documents have more than 16 values on average, as in a
+    vector.
 
     Args:
         sources: The ``_source`` of the documents.

@@ -31,13 +31,13 @@ MAX_VALUES_OF_FACET = 8
 _CACHE_SECONDS = 600.0
 _CACHE_SIZE = 200
 _SAMPLE_SIZE = 100
-"""Documents of an index from which its fields and example queries are guessed."""
+"""Number of documents of an index from which its fields and example queries are guessed."""
 
 # Example queries.
 _ENOUGH_HITS = 10
-"""Example queries with at least this many hits rank equally: a session has enough hits to mark and to move."""
+"""Example queries with at least this many hits rank equally: they have enough hits to try marks on."""
 _MAX_CANDIDATES = 5
-"""Candidate queries from titles, and from texts."""
+"""Maximum number of candidate queries from titles, and the same number from texts."""
 _MAX_WORD_LENGTH = 20
 _MAX_QUERY_LENGTH = 30
 _WORD = regex.compile(r"[\p{L}\p{M}]+(?:[-'’][\p{L}\p{M}]+)*")

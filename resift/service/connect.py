@@ -1,7 +1,7 @@
 """Open engines and stores by their address: the URL of a cluster, or the path of a file.
 
-Each function imports the implementation when it opens it, because importing opensearch-py takes longer than a search of
-the embedded engine.
+Each function imports its implementation only when it is called, because importing opensearch-py takes longer than a
+search of the embedded engine.
 """
 
 from __future__ import annotations

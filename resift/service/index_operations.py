@@ -41,9 +41,16 @@ def verify(
         stop: Ends the check early when requested. The result then covers the documents checked so far.
 
     Returns:
-        A result with the number of documents that were ``checked``, and of those whose vector is ``missing`` or
-        ``stale``, was ``repaired``, or is still wrong (``unrepaired``); a report for each of the ``indices``; and the
-        reasons why other indices were ``not_checked``.
+        A result with these values:
+
+        - ``checked``: the number of documents that were checked.
+        - ``missing``, ``stale``: the numbers of documents without a vector, and with a vector that does not match the
+          text.
+        - ``repaired``, ``unrepaired``: the numbers of documents whose vector was corrected, and whose vector is still
+          wrong.
+        - ``indices``: a report for each index.
+        - ``not_checked``: the reasons why other indices were not checked, by name.
+        - ``in_order``: whether all vectors are correct.
 
     Raises:
         IndexNotFound: If a name matches no index.

@@ -88,7 +88,7 @@ class Interleaved:
             return answer
         try:
             self._quotas.check(self._caller().name, "bytes")
-        except QuotaExceeded:  # checked before the next try, because it must not end interleaving for other keys
+        except QuotaExceeded:  # not in the next ``try``, whose handler stops interleaving for all keys
             return answer
         try:
             return self._interleave(trial, search, page, answer, run)

@@ -1,8 +1,11 @@
 """The service that joins an engine, a model and sessions.
 
-:class:`SearchService` is the entrance for HTTP, the library, the command line and search pipelines. A search goes
-through its methods in this order: ``search`` checks the search and makes its body, ``rewritten`` loads what the session
-knows and rewrites the body, and ``_answer`` runs it and adds details to the hits.
+:class:`SearchService` is the entry point for HTTP, the library, the command line and search pipelines. A search goes
+through three of its methods:
+
+1. ``search`` checks the search and makes its body.
+2. ``rewritten`` loads the knowledge of the session, and rewrites the body.
+3. ``_answer`` runs the rewritten body, and adds details to the hits.
 """
 
 from __future__ import annotations
@@ -62,14 +65,15 @@ from resift.vectors.weights import DEFAULT_ALPHA, discount_alpha
 
 log = logging.getLogger(__name__)
 _INFO_SECONDS = 5.0
-"""Seconds for which the record of an index is cached."""
+"""Seconds for which the description of an index (:class:`IndexInfo`) is cached."""
 _CACHED_INFOS = 1000
 _FIELD_SECONDS = 600.0
 SESSION_WINDOW = 400
 """Smallest default ``window_size`` of a search in a session that has learned something about the query."""
 LEXICAL_SESSION_WINDOW = 500
 """The same for an index without vectors. With 200 hits, nDCG@10 falls by up to 0.3 (x 100)."""
-# Defaults of a search that is widened by related words. What they find is ordered by the similarity, further down.
+# Defaults of a search that is widened by related words. The hits for these words are further down in the list. With a
+# larger window, the vector similarity orders them, too.
 _WIDENED_WINDOW = 200
 _WIDENED_KNN = 100
 # Keys of a search body that decide which hits a search has, and in which order, besides the query.
@@ -111,7 +115,7 @@ class SearchService:
         )
         self.knowledge = KnowledgeLoader(engine, model, sessions, self.info, config.feedback, clicks)
         self.loader = self.knowledge.loader
-        # Fields of their own that the latest searches of an index ranked by, by index and headers.
+        # The vector and token fields of the index's own that the latest search ranked by, by index and headers.
         self._searched_fields: TtlCache[frozenset[VectorField]] = TtlCache(_CACHED_INFOS, _FIELD_SECONDS)
 
     def info(self, index: str, headers: Headers = None) -> IndexInfo:
@@ -215,7 +219,7 @@ class SearchService:
             session: The session's id. A new session starts with its first marks.
             index: The name under which the documents were searched.
             query: The query text that the marks were made for.
-            marks: Document id → mark.
+            marks: The marks, by document id.
             headers: The caller's HTTP headers, sent with requests to the engine.
 
         Returns:
@@ -378,9 +382,9 @@ class SearchService:
     ) -> tuple[Body, Outcome, str]:
         """Rewrite the search body of a search pipeline or a backend. A failure leaves the body unchanged.
 
-        An index that cannot be rewritten for is no error, because the search itself may tolerate the index: OpenSearch
-        finds nothing in a missing index if the search has ``ignore_unavailable``. The outcome is the same whether the
-        index does not exist or is not served, so that it reveals nothing.
+        A missing index is no error here, because the search itself may tolerate it: with ``ignore_unavailable``,
+        OpenSearch finds nothing in a missing index. The outcome is the same for an index that is not served, so that
+        the outcome does not reveal whether the index exists.
 
         Args:
             index: The name that is searched.
@@ -522,7 +526,7 @@ class SearchService:
 
     @cached_property
     def dynamax(self) -> DynaMax:
-        """The comparison of texts by their words, with the word vectors of the model or of the package."""
+        """The DynaMax similarity of texts, with the word vectors of the model, or with the packaged word vectors."""
         return DynaMax(self.words.table())
 
     def _dynamax_reranking(self, options: Options, rewritten: Rewritten) -> Reranking:
@@ -604,7 +608,7 @@ class SearchService:
             rewritten: The rewritten search.
         """
         body = parsed.query.body
-        # The scores of a hybrid query depend on the number of hits.
+        # In place, there is no window. The scores of a ``hybrid`` query depend on the number of requested hits.
         window_size = 0 if rewritten.in_place else rewritten.options.window_size
         size = min(max(window_size, body["from"] + body["size"]), MAX_RESULTS)
         ranking = {name: body[name] for name in _RANKING_KEYS if name in body}
@@ -641,9 +645,14 @@ class SearchService:
             reranking: How the hits were reordered by their texts, or None.
 
         Returns:
-            A dictionary with ``reranked`` (True), ``model`` (the hash of the model), ``method`` ("vectors", or
-            "late" for a trained reranker, "dynamax"), ``alpha`` (the weight of the similarity), ``window`` (the number
-            of rescored hits) and ``session`` (the id of the session, or None if the ranking uses no feedback).
+            A dictionary with these keys:
+
+            - ``reranked``: True.
+            - ``model``: the hash of the model.
+            - ``method``: "vectors", "late" for a trained reranker, or "dynamax".
+            - ``alpha``: the weight of the similarity. It is 0 if the query was rewritten in place.
+            - ``window``: the number of rescored hits on each shard. It is 0 if the query was rewritten in place.
+            - ``session``: the id of the session, or None if the ranking uses no feedback.
         """
         options, has_feedback = rewritten.options, rewritten.knowledge.feedback is not None
         alpha, window_size = options.alpha or 0.0, options.window_size

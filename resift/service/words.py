@@ -1,7 +1,7 @@
 """Words of indices, from samples of their documents.
 
-They serve three purposes: spelling corrections ("did you mean"), completions while a user types, and related words for
-queries with few hits.
+The words serve three purposes: spelling corrections ("did you mean"), completions while a user types, and related words
+for queries with few hits.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _MAX_DOCUMENT_CHARACTERS = 20_000
 
 # Suggestions.
 _ENOUGH_HITS = 300
-"""Hits of a query that needs no other words."""
+"""Number of hits at which a query needs no related words."""
 _MIN_WORD_LENGTH = 4
 _MAX_WORD_LENGTH = 40
 """Only words of between 4 and 40 letters are corrected."""
@@ -235,7 +235,7 @@ class SampledWords:
         return [word for word, total in zip(words, totals, strict=True) if total]
 
     def _sample(self, info: IndexInfo, headers: Headers) -> None:
-        # If sampling fails, this empty result is cached, so that the next attempt is made after ten minutes.
+        # If sampling fails, this empty result is cached, and the next attempt is made after ten minutes.
         words = IndexWords(Speller({}), None, self.clock())
         try:
             sources = self._sources(info, headers)
@@ -294,7 +294,8 @@ class SampledWords:
         model was adapted to the documents of an index, the vectors that come with Resift are returned.
         """
         model = self.model
-        # what was learned from documents is near for other reasons, and memberships are no words
+        # In an adapted model, words are near each other for other reasons than their meaning. The rows of other models
+        # are memberships in codewords, and not word vectors.
         if model.name in (DEFAULT_MODEL, "mean") and not model.is_adapted:
             return model.table
         self._packaged = self._packaged or load_vectors()
