@@ -13,8 +13,11 @@ K = TypeVar("K")
 V = TypeVar("V")
 _NO_ENTRY: Any = (0.0, None, 0)
 _MAX_WAIT = 1.0
-"""Seconds that a thread waits while another thread loads the same values. Then it loads them as well, because an engine
-that hangs would otherwise delay the waiting threads one after the other."""
+"""Maximum seconds that a thread waits while another thread loads the same values.
+
+After this time the waiting thread loads the values as well. Otherwise an engine that hangs would delay the waiting
+threads one after the other.
+"""
 
 
 class TtlCache(Generic[V]):

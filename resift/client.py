@@ -39,9 +39,12 @@ def rewrite(
 ) -> dict[str, Any]:
     """Rewrite a search body according to a session's judgements, and return a body that OpenSearch can run.
 
-    A search never fails because of the rewriting. The body is returned unchanged and a warning is logged if the service
-    does not answer in time or fails, if the session's id or an option is malformed, and if the index does not exist or
-    is not served. OpenSearch then answers the search as it would without Resift.
+    A search never fails because of the rewriting. In these cases, the body is returned unchanged and a warning is
+    logged, so that OpenSearch answers the search as it would without Resift:
+
+    - The service does not answer in time, or fails.
+    - The session's id or an option is malformed.
+    - The index does not exist, or is not served.
 
     Args:
         index: The index, alias, pattern or data stream that will be searched.

@@ -233,11 +233,12 @@ class Index:
         ``UserWarning`` is issued if no document was indexed, or if no document has text in the index's text fields.
 
         Args:
-            documents: An iterable of dictionaries, dataclasses, named tuples or Pydantic models; a pandas or polars
-                data frame; an Arrow table or stream; a Hugging Face data set; or the ``pathlib.Path`` of a Parquet file
-                or of a file that ``resift index`` reads. A document's id is its ``_id`` or ``id``, or the index of a
-                pandas data frame if the index has a name, or a hash of the document. NumPy values, dates, UUIDs
-                and decimals are converted to JSON.
+            documents: The documents: an iterable of dictionaries, dataclasses, named tuples or Pydantic models, a
+                pandas or polars data frame, an Arrow table or stream, or a Hugging Face data set. It can also be the
+                ``pathlib.Path`` of a Parquet file, or of another file that ``resift index`` reads. A document's id is
+                its ``_id`` or ``id``. In a pandas data frame, it is the data frame's index if the index has a name.
+                Documents without an id get a hash of their content. NumPy values, dates, UUIDs and decimals are
+                converted to JSON.
 
         Raises:
             BadInput: If ``documents`` is a single document, or not a supported type.
@@ -426,13 +427,14 @@ class Session:
             skipped: Hits above an opened hit that were not opened.
             neutral: Documents whose earlier marks are withdrawn.
             query: The query text that the marks were made for; by default the last query that this object searched.
-            scores: Document id → a model's judgement, from -1 (irrelevant) to 1 (relevant). Its absolute value is
-                the judgement's weight.
+            scores: A model's judgements by document id, from -1 (irrelevant) to 1 (relevant). The absolute value is the
+                weight of the judgement.
             explain: Whether to return all judgements and what was learned from them, as :meth:`explain` does.
                 This takes several requests to the engine.
 
         Returns:
-            The session's id, times and number of steps; with ``explain`` also ``judgements`` and ``learned``.
+            The session's id, times and number of steps. With ``explain``, also all ``judgements``, and what was
+            ``learned``.
 
         Raises:
             BadInput: If nothing is marked, or a document is marked twice.

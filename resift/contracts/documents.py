@@ -33,9 +33,9 @@ ELISIONS = {
     ],
 }
 ANALYZERS = ("english", "standard", *LANGUAGES)
-# The characters at which new indices split compound names: those in os.path and read_csv, but not those in U.S.
-# Java and Python interpret this expression alike. Java counts a letter beyond U+FFFF as two characters in a lookbehind,
-# hence {2,4} and {1,2}.
+# Matches the characters at which new indices split compound names, as in os.path and read_csv, but not in U.S. Java and
+# Python interpret this expression alike. Java counts a letter beyond U+FFFF as two characters in a lookbehind, hence
+# {2,4} and {1,2}.
 COMPOUND_JOINTS = r"_|(?<=[\p{L}\p{M}]{2,4})[.:](?=[\p{L}\p{M}])|(?<=[\p{L}\p{M}]{1,2})[.:](?=[\p{L}\p{M}]{2})"
 TOKEN_NUMBERS = "token_numbers"
 """The kind of OpenSearch's ``sparse_vector`` fields, which approximate search (SEISMIC) searches."""
@@ -73,10 +73,10 @@ class VectorField:
 
 @dataclass(frozen=True)
 class IndexInfo:
-    """The text fields and vectors of an index, as recorded in its mapping.
+    """A description of an index: its text fields and vectors, as they are stored in its mapping.
 
-    If the index has vectors of several models, the record describes the vectors of one model, and ``other_models``
-    contains the records for the other models.
+    If the index has vectors of several models, the description is about the vectors of one model, and ``other_models``
+    contains a description for each other model.
 
     Attributes:
         name: The name, alias, pattern or list by which the caller addressed the index.
@@ -87,9 +87,10 @@ class IndexInfo:
         indices: The concrete names of all indices behind ``name``.
         vector_field: The field that contains the vectors.
         has_hnsw: Whether the vector field has an HNSW index. Without it, engines refuse k-NN queries on the field.
-        other_models: Records for further models, whose vectors are in other fields.
-        vector_fields: All vector fields in the mapping, Resift's own and others, by the names that queries use.
-        tuning: The constants that were chosen for searches of this index.
+        other_models: Descriptions of the vectors of further models, which are in other fields.
+        vector_fields: All vector and token fields in the mapping, Resift's own and others, by the names that queries
+            use.
+        tuning: Constants that were chosen for searches of this index, such as the weight of the similarity.
         field_types: The types of all fields in the mapping, separately for each index behind ``name``. Equal mappings
             are contained once. Empty if the engine has no mapping.
         bags: The field with the bags of vectors that the model encodes, or None if the model encodes the text fields.
@@ -324,7 +325,7 @@ def _all_fields(infos: Sequence[IndexInfo]) -> tuple[str, ...]:
 
 
 class ModelDescription(Protocol):
-    """The properties of a model that index mappings record."""
+    """The properties of a model that are stored in the mapping of an index."""
 
     @property
     def name(self) -> str:
@@ -340,7 +341,7 @@ class ModelDescription(Protocol):
 
     @property
     def space_type(self) -> str:
-        """The k-NN space in which candidates are retrieved."""
+        """The k-NN space type (OpenSearch's ``space_type``) of the vector field, for example ``innerproduct``."""
 
     @property
     def bags(self) -> str | None:

@@ -17,8 +17,8 @@ from resift.query.dsl import PLAIN, VECTOR_FIELD, Body, is_ours, values_of
 
 # HTTP headers of the caller, such as credentials. None stands for the service's own credentials.
 Headers = Mapping[str, str] | None
-# Whether a search may be sent to another node after a node failed with it. Requests that Resift builds itself may.
-# A caller's request may have crashed the first node, so it is only repeated if it passed the allow list.
+# Whether a search may be sent to another node if a node fails during the search. Requests that Resift builds itself
+# may. A caller's request may have crashed the first node, so it is only repeated if it passed the allow-list.
 RETRYABLE: ContextVar[bool] = ContextVar("resift_repeatable", default=True)
 # The id of the request that is being answered.
 REQUEST_ID: ContextVar[str | None] = ContextVar("resift_request_id", default=None)
@@ -46,8 +46,11 @@ def retryable(value: bool) -> Iterator[None]:
 class Engine(ABC):
     """The interface of search engines: an OpenSearch cluster or the embedded engine.
 
-    Every method raises these errors: IndexNotFound if an index does not exist; EngineError, with the engine's HTTP
-    status, if the engine refuses the request; and EngineUnavailable if the engine does not answer.
+    Every method can raise these errors:
+
+    - IndexNotFound, if an index does not exist.
+    - EngineError, with the engine's HTTP status, if the engine refuses the request.
+    - EngineUnavailable, if the engine does not answer.
 
     The argument ``headers`` of several methods contains the HTTP headers of the caller, such as credentials. The
     argument ``vector_field`` is the name of the field with the document vectors, as in :class:`IndexInfo`. The embedded
@@ -61,7 +64,7 @@ class Engine(ABC):
 
     @abstractmethod
     def ping(self) -> str:
-        """Return the name and version of the engine, to check that it answers.
+        """Check that the engine answers, and return its name and version.
 
         Raises:
             EngineUnavailable: If the engine does not answer.

@@ -6,8 +6,8 @@ region, the codewords v_k and their widths σ_k, the histogram of the region is
 
     s = 1/n · Σ_j φ(x_j),  where φ(x) is the softmax over k of -‖x - v_k‖ / σ_k
 
-The vector of the document is relu(Wᵀ · s), scaled to unit length, where s is the concatenation of the histograms of all
-regions. :mod:`resift_lab.training.rnbof` trains v, σ and W.
+The vector of the document is relu(Wᵀ · (s_1, …, s_S)), scaled to unit length, where s_1 to s_S are the histograms of
+all regions, joined end to end. :mod:`resift_lab.training.rnbof` trains v, σ and W.
 
 Source: Passalis and Tefas 2017 ("Learning Neural Bag-of-Features for Large Scale Image Retrieval"), eqs. 6 to 8 and
 section 3.2.3.

@@ -9,7 +9,7 @@ queries alike. N is the number of documents, and n the number of documents that 
 is the inner product of its weights with the query's.
 
 Source:
-    word2doc (thesis, 2018), section 2.2.3, equation 2.5; without the cut at 0, which is DrQA's.
+    word2doc (thesis, 2018), section 2.2.3, equation 2.5. The maximum with 0 is not in this equation, but in DrQA.
 """
 
 from __future__ import annotations

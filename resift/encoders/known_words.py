@@ -9,10 +9,11 @@ from resift.vectors.table import WordVectors
 def known_share(table: WordVectors, text: str, *, adapted: bool) -> float:
     """Return the share of a text's words, by weight, that a model's vector represents.
 
-    For a general model, the words in its table count as represented, weighted as in the vector. A model that was
-    adapted to its documents knows nearly all their words. There, words without digits count as represented, weighted by
-    idf, because a query for "U2278DE" or "18/45" asks for exactly this word, which vectors do not distinguish from
-    similar words.
+    For a general model, the words in its table count as represented. They are weighted as in the vector.
+
+    A model that was adapted to its documents knows nearly all their words. For such a model, all words without digits
+    count as represented, and words are weighted by idf. Words with digits do not count: a query for "U2278DE" or
+    "18/45" asks for exactly this word, and vectors do not distinguish it from similar words.
 
     Args:
         table: The model's word table.

@@ -4,8 +4,9 @@ The score of a document d for a query q is
 
     score(q, d) = Σ_i w_i · max(0, max_j cos(q_i, d_j) - t) / Σ_i w_i / (1 + c · |d| / mean length)
 
-with the distinct query words i, the document words j, the weight w_i of a query word, a threshold t and a length
-penalty c. It differs from ColBERT's sum of maximum similarities in these points:
+with the distinct query words i, the document words j, the weight w_i of a query word, a threshold t, a length penalty
+c, the number of words |d| of the document, and the mean length of documents in words. It differs from ColBERT's sum of
+maximum similarities in these points:
 
 - The vectors are static word vectors, so no transformer is needed.
 - Query words have weights, and the score is normalised by the document's length as in BM25.
@@ -73,7 +74,7 @@ class PreparedDocuments:
 
 @dataclass(frozen=True)
 class ScoringParameters:
-    """Parameters of a reranker that scores documents by the similarities of single words (:class:`LateInteraction`).
+    """Parameters of :class:`LateInteraction`, a reranker that scores documents by the similarities of single words.
 
     Attributes:
         threshold: A threshold from 0 to 1. Smaller similarities between a query word and a document count as 0.

@@ -29,15 +29,16 @@ class StaticQueries(Model):
     vectors and the centre.
 
     Many transformers place all texts in a narrow cone: their vectors have a large mean, and differ little from it. In
-    this model, the centre represents the mean of the teacher's vectors, and the mean of a text's word vectors, scaled
-    to unit length, represents the difference of the text's vector from the centre.
+    this model, the centre represents the mean of the teacher's vectors. The mean of a text's word vectors, scaled to
+    unit length, represents the difference between the text's vector and the centre.
 
     Args:
         table: Word vectors with K dimensions, trained for the teacher's vectors.
         teacher: Name of the transformer.
         field: Index field with the vectors of the documents. None means the field that the index declares.
-        centre: Vector of shape (K,) that is added to the scaled mean of the word vectors: the mean of the teacher's
-            vectors, divided by the mean length of their differences from it. None adds nothing.
+        centre: Vector of shape (K,) that is added to the mean of a text's word vectors, after this mean was scaled to
+            unit length. It is the mean of the teacher's vectors, divided by the mean distance of these vectors from
+            their mean. None adds nothing.
 
     Raises:
         DimensionMismatch: If the centre does not have K dimensions.

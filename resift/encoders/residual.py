@@ -4,7 +4,7 @@ With x_1 … x_k the word vectors of a text times the words' weights, the vector
 
     o = s · X″ + mean(x), scaled to unit length,
 
-where X″ depends on the network:
+where s is a constant factor (the argument ``scale`` of :class:`Residual`), and X″ depends on the network:
 
 =========  ===========================================================================
 network    X″

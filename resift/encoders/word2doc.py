@@ -57,7 +57,7 @@ NGRAM_DIM = 256
 
 _NGRAM_SIZES = (2, 3, 4)
 _BUCKETS = 2**15
-# Longer queries are no keywords. To correct each of their words could take minutes.
+# Longer queries do not consist of keywords, and correcting each of their words could take minutes.
 _MAX_CORRECTED_WORDS = 32
 # Words at the beginning of a text that the network reads, so that the time does not depend on the length of the text.
 _READ_WORDS = 2000
@@ -149,7 +149,7 @@ class Word2Doc(Model):
         info: Further information to be saved with the model.
 
     Attributes:
-        ids: See the arguments, as all other attributes of these names.
+        ids: The ids of the N documents. The other arguments are attributes of the same names, too.
 
     Raises:
         BadInput: If ids, keys, retriever and layers do not have the same number of documents, or a layer has a wrong

@@ -1,4 +1,4 @@
-"""Judgements that follow from the events in the UBI log.
+"""Judgements that are derived from the clicks and other events in the log of UBI (User Behavior Insights).
 
 The log is read again for every search, so that all replicas of the service see the same judgements.
 
@@ -198,7 +198,8 @@ def graded_objects(
     grades = []
     for (id, text), query_events in events_by_query.items():
         objects = {event.object: (event.object, event.object_field) for event in query_events}
-        # Without an object field, the logged hits of the UBI plugin may be Lucene's document numbers.
+        # If the events name no object field, the hits that the UBI plugin logged are not used. They may be Lucene's
+        # internal document numbers.
         fields = {field for _, field in objects.values()}
         shown = queries[id].objects if id in queries and len(fields) == 1 and fields != {""} else ()
         for object, grade in click_grades(query_events, actions, shown).items():
@@ -341,7 +342,8 @@ def _ranks(events: Sequence[UbiEvent], shown: Sequence[str]) -> dict[str, int]:
     Returns:
         The positions, by document id.
     """
-    # UBI's specification says "nth", but the sample in it counts from 0.
+    # UBI's specification says "nth", but its example counts from 0. So a position of 0 shows that positions count from
+    # 0.
     first = 0 if any(event.ordinal == 0 for event in events) else 1
     ranks: dict[str, int] = {}
     for event in events:

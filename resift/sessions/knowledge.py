@@ -45,7 +45,7 @@ from resift.vectors.similarity import SIMILARITIES
 log = logging.getLogger(__name__)
 
 _UNREADABLE_INDEX = (IndexNotFound, IndexNotServed, ModelMismatch)
-# The caches of documents, and of what was learned from them.
+# The caches of documents, and of the feedback that was learned from them.
 _SECONDS = 300.0
 _CACHE_BYTES = 16_000_000
 _CACHED_SESSIONS = 5000
@@ -127,8 +127,8 @@ def knowledge_of(
         searched: The judged documents that are in the searched index. Only these can be hits of the search.
 
     Returns:
-        The data. Expansion words, and data about vectors and tokens that the index's own fields contain, are missing.
-        The caller adds them.
+        The data, without the expansion words and without ``own_fields`` (knowledge about the index's own vector and
+        token fields). The caller adds both.
     """
     vector = query.vector if feedback is None else feedback.transform_query(query.vector)
     homes = {document.judgement.document: document.judgement.index for document in searched}
@@ -162,7 +162,7 @@ def _unmoved(judged: Sequence[JudgedDocument], query: EncodedQuery) -> dict[str,
     Returns:
         A mapping from document ids to similarities.
     """
-    # A session stores the beginning of a query.
+    # A session stores only the first MAX_QUERY characters of a query.
     unmoved = [document for document in judged if document.judgement.query not in ("", query.text[:MAX_QUERY])]
     if not unmoved:
         return {}
@@ -212,9 +212,12 @@ class KnowledgeLoader:
         """Load the data with which Resift rewrites a search, such as the moved query vector and the expansion words.
 
         The data is derived from the relevance judgements in the session and from the clicks of the user. If these
-        cannot be read, they are ignored, and a note in the result gives the reason. If the :attr:`loader` is running,
-        the same applies to a session that cannot be loaded in 0.3 s (10 s outside a search pipeline), or if several
-        sessions are waiting to be loaded. The loader goes on, so that later searches of the session find it loaded.
+        cannot be read, they are ignored, and a note in the result gives the reason.
+
+        A service that answers many searches starts the :attr:`loader`, which loads sessions in the background. Then the
+        judgements are ignored in two more cases: if the session is not loaded within 0.3 s (10 s outside a search
+        pipeline), or if several other sessions are waiting to be loaded. The loader continues, so that later searches
+        of the session find it loaded.
 
         Args:
             info: The names, fields and settings of the searched index.
@@ -311,7 +314,7 @@ class KnowledgeLoader:
         judgements = [] if stored is None else stored.effective_judgements
         clicked: list[Judgement] = []
         client = options.client or options.session
-        # UBI's log knows no owners. With API keys it belongs to the cluster and to administrators.
+        # Events in the UBI log have no owner. With API keys, only the cluster and administrators may use them.
         if self.clicks and client and (options.through_cluster or self.sessions.caller().may_use(None)):
             try:
                 clicked = self.clicks.judgements(client, info.name, headers)

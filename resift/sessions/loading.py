@@ -12,9 +12,9 @@ from queue import SimpleQueue
 log = logging.getLogger(__name__)
 THREADS = 2
 MAX_AWAITED = 2 * THREADS
-"""Pieces of work up to which callers wait for theirs. More would occupy all threads that answer searches."""
+"""Maximum number of pending calls at which callers wait. More of them would occupy all threads that answer searches."""
 _MAX_WAITING = 64
-"""Pieces of work that wait at most. More sessions than these are loaded when they are searched again."""
+"""Maximum number of pending calls. Further sessions are loaded when they are searched again."""
 
 
 class Loader:

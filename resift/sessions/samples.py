@@ -20,15 +20,15 @@ from resift.query.dsl import text_clause
 
 log = logging.getLogger(__name__)
 
-# The number of expansion words of a query. Each has at least this share of the largest weight. More words, and lighter
-# words, cost more than they find.
+# The maximum number of expansion words of a query, and the smallest weight of such a word, as a share of the largest
+# weight. More words, and lighter words, make searches slower but hardly better.
 MAX_EXPANSION_WORDS = 25
 SMALLEST_WEIGHT = 0.1
 _SECONDS = 600.0  # lifetime of samples and counts in the cache
 _CACHED_SAMPLES = 64
 _CACHED_WORDS = 30_000
 _SAMPLE_SIZE = 300
-# In an index with fewer documents most words occur in a single document, which says nothing about them.
+# In an index with fewer documents, document counts are not used, because most words occur in a single document.
 _FEW_DOCUMENTS = 100
 _NO_BACKGROUND = Background(np.zeros((0, 0)))
 
@@ -117,7 +117,8 @@ class WordSelector:
             A selection value after Robertson (1990), "On term selection for query expansion".
         """
         candidates = {} if feedback is None else feedback.expansion_terms
-        # Sessions have words in common, so their words are counted one session after the other.
+        # Sessions have words in common. They are counted for one session after the other, so that no word is counted
+        # twice.
         group = (info.name, str(headers))
         keys = {word: (group, word) for word in candidates}
         values = get_or_fetch(

@@ -100,7 +100,7 @@ class StoredSession:
 
     @property
     def steps(self) -> int:
-        """Return the number of steps that can be undone."""
+        """The number of steps that can be undone."""
         return len({judgement.step for judgement in self.judgements})
 
     @property

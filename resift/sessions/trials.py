@@ -31,14 +31,14 @@ from resift.sessions.clicks import CLOCK_TOLERANCE, Actions, Object, document_id
 K = TypeVar("K", bound=Hashable)
 _DAY = 86_400.0  # seconds
 _MAX_DURATION = 28 * _DAY  # of a trial
-_RETENTION = 56 * _DAY  # after the start of a trial, it is deleted
+_RETENTION = 56 * _DAY  # time after the start of a trial at which it is deleted
 # Searches within this time are one visit. After a search, clicks are expected for the same time.
 VISIT_SECONDS = 3600.0
 NEGLIGIBLE = 0.05  # a preference whose absolute value is smaller does not matter
 ERROR_RATE = 0.02  # maximum probability of detecting a preference that does not exist
 _STEPS = 400  # number of steps from -1 to 1 at which means are tested for the confidence interval
-_MAX_STAKE = 0.5  # maximum share of the wealth that the worst outcome would lose
-APPLICATION_PREFIX = "resift-trial-"  # of the pages of trials in the log of user events
+_MAX_STAKE = 0.5  # maximum share of a gambler's wealth that a bet can lose (see :func:`preference`)
+APPLICATION_PREFIX = "resift-trial-"  # begins the ``application`` of a trial's pages in the log of user events
 SESSIONS, PLAIN, NEITHER = "sessions are better", "plain results are better", "no difference that matters"
 STOPPED, UNDECIDED = "stopped", "undecided after 28 days"
 

@@ -1,8 +1,9 @@
 """Load loops compiled by numba (extra ``fast``), for jobs that are large enough to be worth the load time.
 
 numba compiles a loop when it is first called, which takes seconds. It caches the machine code next to the source, in
-the user's cache folder, or in ``NUMBA_CACHE_DIR``. Loading it from there takes a third of a second. NumPy does the
-work if numba is not installed, or if none of these folders is writable. The results agree.
+the user's cache folder, or in ``NUMBA_CACHE_DIR``. Loading the machine code from there takes a third of a second. If
+numba is not installed, or none of these folders is writable, NumPy does the same work more slowly, with the same
+results.
 """
 
 from __future__ import annotations

@@ -81,9 +81,9 @@ def discount_alpha(alpha: float, known: float | None, strength: float = 1.0) -> 
 
     Args:
         alpha: Weight of the similarity, from 0 to 1.
-        known: Share of the query's words that its vector represents, from 0 to 1. None
-            leaves the weight unchanged.
-        strength: Additional factor of beta.
+        known: Share of the query's words that its vector represents, from 0 to 1. If None, only ``strength`` changes
+            the weight.
+        strength: Additional factor of beta. By default 1.
 
     Returns:
         The reduced alpha.
