@@ -13,10 +13,12 @@ Work = Callable[[], None]
 class FairPool:
     """A thread pool with a queue for each caller.
 
-    A free thread takes the first work of the caller whose turn it is (round robin). So the number of requests of a
-    caller does not delay other callers. A caller that already occupies its maximum number of threads is passed over,
-    because slow requests could otherwise occupy all threads. The maximum is larger while no other caller waits, but
-    some threads stay free for callers that come next: a thread cannot be taken back from a slow request.
+    A free thread takes the first work of the caller whose turn it is (round robin). A caller with many requests
+    therefore does not delay other callers.
+
+    A caller that already occupies its maximum number of threads is passed over. Otherwise, slow requests of one caller
+    could occupy all threads. The maximum is larger while no other caller waits. Even then, some threads can stay free
+    for the next caller, because a thread cannot be taken back from a slow request.
 
     Args:
         threads: The number of threads.

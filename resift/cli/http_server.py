@@ -77,7 +77,7 @@ class HttpServer(BaseApplication):  # type: ignore[misc]
         """Serve requests until a signal stops the server. This method does not return.
 
         Raises:
-            SystemExit: When the server stops. The exit status is 130 after Ctrl-C.
+            SystemExit: If the server stops, which is the normal end. The exit status is 130 after Ctrl-C.
             ResiftError: If the application cannot be created, for example because a setting is invalid.
         """
         arbiter = _Arbiter(self)

@@ -49,8 +49,9 @@ _SENT_IN_TIME = 2**20  # bytes that a slow client must read within a deadline to
 _ACCEPTED_AT_ONCE = 100  # maximum number of connections that are accepted in a turn
 _RELEASE_SECONDS = 30.0  # seconds after which unused memory is returned to the operating system
 _RETRY_SECONDS = 5  # value of Retry-After
-# Seconds that a request has waited when the server checks whether its caller has gone away. A caller that closes only
-# its half of the connection, and waits for the answer, is therefore answered as long as the service is not overloaded.
+# If a request has waited longer than this time in seconds, the server checks whether the client has closed the
+# connection. A client that closes only its sending half, and still waits for the response, looks the same. Such a
+# client therefore gets a response as long as the service is not overloaded.
 _PATIENCE = 0.1
 _UNIQUE_HEADERS = (b"host", b"content-length", b"transfer-encoding")  # headers that must not be repeated
 
@@ -90,7 +91,7 @@ class HttpWorker(Worker):  # type: ignore[misc]
             server_name=listener.sock.getsockname()[0],
             ident=None,
             connection_limit=max_connections
-            + _OTHER_FILES,  # beyond this limit waitress would stop to accept connections
+            + _OTHER_FILES,  # beyond this limit, waitress would stop accepting connections
             recv_bytes=_RECEIVED_AT_ONCE,
             send_bytes=_SENT_AT_ONCE,
             max_request_header_size=_HEAD,

@@ -1,4 +1,4 @@
-"""Thread pools of ``resift serve``, one for each kind of request, and how long requests wait for them."""
+"""Thread pools of ``resift serve``, one for each kind of request, and the times that requests wait for a thread."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SMALL_BODY = 2048  # bytes
 REVIEWS = "/v1/reviews"
 _REWRITE = "/v1/rewrite"
 _SEARCHES = frozenset((_REWRITE, "/v1/search"))
-# A body with one of these names has a session, or clicks. It is not parsed to find them.
+# A body that contains one of these names has a session or clicks. The body is searched as text, without parsing it.
 _SESSION_NAMES = (b'"session"', b'"client_id"')
 _SCANNED = 64 * 1024  # bytes of a body in which these names are searched
 
@@ -57,15 +57,18 @@ class Lanes:
     - reviews, in a small pool,
     - health checks,
     - searches in a session, which read and learn from judged documents if the session is not cached,
-    - search bodies that have waited longer than ``MAX_WAIT`` for the pool of sessions, and are answered unchanged,
+    - search bodies for ``/v1/rewrite`` that have waited longer than ``MAX_WAIT`` for a thread, and are returned
+      unchanged,
     - all other requests, including searches without a session.
 
-    Callers take turns in each pool. A caller is an API key, or a network address for requests without a known key.
-    While several callers wait for the threads for sessions or for reviews, one caller gets at most half of them. While
-    a single caller waits, it gets six of the eight threads for sessions, so that the only key of a cluster can use
-    them, and two of the three threads for reviews. The others stay free, so that the next caller need not wait. One
-    caller never gets more than half of the threads for other requests, which include costly searches without a session.
-    It may occupy both threads for expensive computations, whose duration is bounded by the size of a body.
+    Callers take turns in each pool. A caller is an API key, or a network address for requests without a known key. One
+    caller can only occupy a limited number of threads, so that the next caller need not wait:
+
+    - searches in a session: four of eight threads, or six while no other caller waits, because all searches of a
+      cluster may come with the same key,
+    - reviews: one of three threads, or two while no other caller waits,
+    - other requests, which include costly searches without a session: four of eight threads,
+    - expensive computations: both threads, because the size of a body bounds their duration.
 
     The thread pool of waitress distributes requests to its threads in turn. A request would then rarely find the data
     that SQLite and the memory allocator cache for each thread. With these pools, the requests of a client usually run

@@ -86,7 +86,7 @@ def checked_address(context: click.Context, parameter: click.Parameter, value: s
     Args:
         context: The click context.
         parameter: The option.
-        value: The value.
+        value: The value from the command line or an environment variable.
 
     Returns:
         The unchanged value.

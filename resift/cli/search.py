@@ -144,7 +144,7 @@ def _print_body(opened_library: library.Library, search: Search, complete: bool)
 
     Args:
         opened_library: The library that rewrites the search.
-        search: The search.
+        search: The search to rewrite.
         complete: Whether to print the whole body. Otherwise, long vectors and scripts are shortened.
     """
     service = opened_library.service
@@ -220,7 +220,7 @@ def _display_text(hit: library.Hit, fields: Sequence[str]) -> str:
     """Return the text of a hit for display. The terminal shows its beginning on one line.
 
     Args:
-        hit: The hit.
+        hit: The hit to show.
         fields: The names of the text fields to show. All texts except the last are shortened, so that the last text,
             usually the body of the document, gets the rest of the line.
 

@@ -31,8 +31,9 @@ def choose_fields(files: Files, fields: Fields | None, index: str | None = None)
         The names of the text fields, and an iterator over all records of the files, including the first.
 
     Raises:
-        BadInput: If the files contain no document, or if the first documents have no text in any of the fields.
-        Failure: The same, if the fields are those of an existing index. The exit status is 3.
+        BadInput: If the files contain no document, or if the first documents have no text in any of the fields that the
+            user named.
+        Failure: If the first documents have no text in any of the fields of an existing index. The exit status is 3.
     """
     documents, records = _first(files)
     if fields is None:
@@ -75,7 +76,7 @@ def no_documents(files: Files, first: BadLine | None = None) -> BadInput:
     """Return an error that says that the files contain no documents.
 
     Args:
-        files: The files.
+        files: The files that were read.
         first: The first line that could not be read as a document. The message quotes the reason.
     """
     names, expected = " ".join(files.paths), "at least one document"

@@ -121,7 +121,7 @@ class Rankings:
     """The hits for a question in three searches, which show the effect of marking relevant documents.
 
     Attributes:
-        question: The question.
+        question: The question that was searched for.
         hits: The first hits of the three searches: with BM25 only; with BM25 and vectors; and with BM25 and vectors
             after the marks.
         marked: The relevant hits of the second search that were marked in the session.
@@ -141,7 +141,7 @@ class Rankings:
 
         Args:
             index: The index to search.
-            question: The question.
+            question: The question to search for.
             session: The id of the session in which documents are marked.
 
         Returns:

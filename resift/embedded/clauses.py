@@ -349,7 +349,7 @@ class ScriptScore(ConstantScore):
     Attributes:
         query: The wrapped clause.
         boost: The factor by which the scores are multiplied.
-        script: The script.
+        script: The script, one of Resift's own scripts.
     """
 
     script: Script

@@ -151,7 +151,7 @@ class SqliteEngine(Engine):
 
         Args:
             index: The name of the index.
-            query: The query.
+            query: The query clause that selects the documents.
             fields: The names of the fields.
             size: The maximum number of values for each field.
             headers: Ignored by this engine.
@@ -372,7 +372,7 @@ class SqliteEngine(Engine):
 
         Args:
             index: The name of the index.
-            query: The query.
+            query: The query clause that the documents must match.
             size: The maximum number of documents.
             source: The value of ``_source``, which selects the returned fields.
             seed: The seed of the random selection.

@@ -73,7 +73,7 @@ class Highlight:
         result is None.
 
         Args:
-            text: The text.
+            text: The text of a field.
             analyzer: The name of the analyzer of the text.
             terms: The terms to highlight.
         """

@@ -54,7 +54,9 @@ _FIELD_CLAUSES: dict[str, tuple[str, ...]] = {
     "range": tuple(COMPARISONS),
     "knn": ("vector", "k", "filter", "ignore_unmapped", "method_parameters", "rescore"),
 }
-_SHORTHANDS = {"match": "query", "term": "value"}  # the setting that a plain value in place of the settings sets
+# For clauses whose settings can be replaced with a plain value, as in {"match": {"title": "fire"}}: the setting that
+# the value stands for.
+_SHORTHANDS = {"match": "query", "term": "value"}
 # Further settings of the other clauses.
 _OTHER_CLAUSES: dict[str, tuple[str, ...]] = {
     "match_all": (),
@@ -103,10 +105,18 @@ class _Parser:
         self.names: dict[str, Clause] = {}
 
     def clause(self, query: Any) -> Clause:
-        """Parse a clause."""
+        """Parse a query clause of any kind except ``hybrid``, including its inner clauses.
+
+        Args:
+            query: The clause as JSON: an object whose only key is the kind of the clause.
+
+        Raises:
+            UnsupportedQuery: If the embedded engine does not support a part of the clause.
+            BadInput: If the clause is malformed.
+        """
         kind, settings = single(query, "query")
         field_argument: tuple[str, ...] = ()
-        if kind == "terms" and isinstance(settings, Mapping):  # its boost is next to the field name
+        if kind == "terms" and isinstance(settings, Mapping):  # the boost of a terms query is next to the field name
             common = {name: value for name, value in settings.items() if name in _COMMON}
             field, values = single(
                 {name: value for name, value in settings.items() if name not in _COMMON}, "terms query"

@@ -1,8 +1,13 @@
 """Scoring of documents: BM25 as in Lucene, exact k-NN, and Resift's two Painless scripts in NumPy.
 
-The BM25 score of a term in a field is boost · idf · tf / (tf + k1 · (1 − b + b · length / mean length)) with k1 = 1.2,
-b = 0.75 and idf = ln(1 + (n − df + 0.5) / (df + 0.5)). Here n is the number of documents that have the field, and df
-the number of documents that have the term in it.
+The BM25 score of a term in a field of a document is
+
+    boost · idf · tf / (tf + k1 · (1 − b + b · length / mean length))   with idf = ln(1 + (n − df + 0.5) / (df + 0.5))
+
+- tf is the number of times that the term occurs in the field, and length the number of terms in the field.
+- n is the number of documents that have the field, df the number of documents that have the term in the field, and mean
+  length the mean of length over the n documents.
+- k1 = 1.2 and b = 0.75.
 
 All computations round as in OpenSearch, so that ties are the same as there: BM25 uses 32-bit floats and Lucene's lossy
 encoding of lengths, and scripts add 64-bit floats sequentially as Painless does.
@@ -33,7 +38,7 @@ from resift.vectors.weights import MAX_BETA
 _K1, _B = np.float32(1.2), np.float32(0.75)
 _EXACT_LENGTHS = 24  # smaller lengths are stored exactly
 _MANTISSA_BITS = 4  # bits with which larger lengths are stored
-_CACHED_POSTINGS = 1_000_000  # of 12 bytes each
+_CACHED_POSTINGS = 1_000_000  # maximum number of cached postings, of 12 bytes each
 
 
 class Bm25:
@@ -105,7 +110,7 @@ class Bm25:
         Args:
             db: The database connection.
             column: The number of the text field.
-            term: The term.
+            term: The term, as the analyzer returns it.
 
         Returns:
             The row numbers of the documents in ascending order, and the normalised frequency in each document. Both
@@ -161,7 +166,7 @@ def _saturations(frequencies: Scores, lengths: NDArray[np.int64], mean: np.float
     Args:
         frequencies: The frequency of the term in each document, of shape (n_documents,).
         lengths: The length of each document in terms, of shape (n_documents,).
-        mean: The mean length of all documents.
+        mean: The mean length over all documents that have the field, in terms.
 
     Returns:
         The normalised frequencies, of shape (n_documents,).
@@ -355,10 +360,14 @@ class Vectors:
     def scripted(self, script: Script, rows: Rows) -> Scores:
         """Compute the scores of documents with a script.
 
-        The score of a document is the similarity of its vector to the query, or exp(beta · similarity) if the script
-        has a ``beta``. A document without a vector has the score 0 in the first case. In the second case, it is scored
-        like a document that has nothing in common with the query. If the script refers to a field other than
-        VECTOR_FIELD, all documents count as documents without a vector.
+        The score of a document is the similarity of its vector to the query vector, or exp(beta · similarity) if the
+        script has a ``beta``. The score of a document without a vector depends on how searches use the script:
+
+        - Without ``beta``, script scores are added to other scores, so the score is 0.
+        - With ``beta``, other scores are multiplied by script scores, so the document is scored like a document that is
+          similar to nothing.
+
+        If the script refers to a field other than VECTOR_FIELD, all documents count as documents without a vector.
 
         Args:
             script: The parsed script.

@@ -54,7 +54,7 @@ class Indexer(BatchWriter):
     and varies randomly by up to 25 %.
 
     Args:
-        engine: The engine.
+        engine: The search engine to write to.
         model: The model that encodes the documents.
         index: The name of the index.
         dead_letters: The file for documents that cannot be indexed.
@@ -285,7 +285,7 @@ def _batches(
     next batch is requested.
 
     Args:
-        records: The records.
+        records: The documents that were read.
         fields: The names of the text fields.
         refuse: A function that is called if the text of a record cannot be computed. Its arguments are the record, an
             HTTP status and the reason.

@@ -15,7 +15,7 @@ from resift.ingest.readers import BadLine
 from resift.ingest.rows import MAX_LINE
 
 _BATCH_ROWS = 500  # maximum number of rows that are decoded at a time
-_BATCH_BYTES = 64 * 2**20  # size of the decoded rows, as far as the file states it
+_BATCH_BYTES = 64 * 2**20  # maximum size of the rows that are decoded at a time, according to the file's metadata
 _VALUE_BYTES = 50  # memory of a value as a Python object, in addition to its characters
 
 

@@ -215,7 +215,7 @@ def _table_rows(stream: BinaryIO, delimiters: str, ids: Sequence[str | None]) ->
     spans several lines, its line number is the number of the last line.
 
     Args:
-        stream: The stream.
+        stream: The stream of bytes, in UTF-8.
         delimiters: The possible delimiters. The most frequent one in the header is used.
         ids: The names of columns that contain ids, which are not converted to numbers.
 

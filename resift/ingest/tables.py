@@ -158,7 +158,7 @@ def _to_json(value: Any, name: str) -> Any:
     None.
 
     Args:
-        value: The value.
+        value: The value of a field, as the caller's library represents it.
         name: The name of the field, for error messages.
 
     Raises:

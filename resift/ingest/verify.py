@@ -1,8 +1,8 @@
 """Verification that the vectors of an index belong to the current texts, and their repair.
 
-Each text is encoded again and compared with the stored vector. This is exact, no matter how a document was written. A
-stored hash would not be: a partial update of the text would leave both the hash and the vector unchanged. Encoding
-takes less time than reading the document.
+Each text is encoded again, and the result is compared with the stored vector. Encoding takes less time than reading the
+document. This method finds all differences, no matter how a document was written. Comparing a hash that is stored with
+the document would not: a partial update of the text leaves both the hash and the vector unchanged.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def select_indices(engine: Engine, model: Model, names: Sequence[str]) -> tuple[
     """Choose the indices whose vectors can be checked.
 
     Args:
-        engine: The engine.
+        engine: The search engine that contains the indices.
         model: The model that computed the vectors.
         names: Names of indices, aliases or data streams, or patterns such as ``news-*``. If empty, all indices are
             considered.
@@ -125,8 +125,8 @@ def verify(
     document is read and checked again.
 
     Args:
-        engine: The engine.
-        model: The model.
+        engine: The search engine that contains the index.
+        model: The embedding model that computed the vectors.
         index: The name of the index.
         repair: Whether to replace missing and stale vectors.
         stop: A flag to stop early. The result then covers only the documents that were checked before.
@@ -145,8 +145,8 @@ class VectorCheck:
     """Compares the stored vectors of an index with the vectors that a model computes from the current texts.
 
     Attributes:
-        engine: The engine.
-        model: The model.
+        engine: The search engine that contains the index.
+        model: The embedding model that computed the vectors.
         info: The description of the index.
         repair: Whether to replace missing and stale vectors.
         stop: A flag to stop early.

@@ -93,7 +93,7 @@ class BatchWriter(ABC):
         requested.
 
         Args:
-            batch: The batch.
+            batch: The whole batch, including documents that were written.
             reason: The reason why a document was not written.
             failure: The error of the whole request, or None if the engine only rejected some documents.
         """
@@ -242,7 +242,7 @@ def vector_writer(engine: Engine, info: IndexInfo, stop: Stop | None = None) -> 
     vector, of shape (n_dimensions,).
 
     Args:
-        engine: The engine.
+        engine: The search engine that contains the index.
         info: The description of the index.
         stop: A flag to stop early.
     """

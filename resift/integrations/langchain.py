@@ -23,7 +23,7 @@ class ResiftRetriever(SessionMarking, BaseRetriever):
     fields of the document, and the score of the hit under the key ``relevance_score``.
 
     Attributes:
-        session: The session.
+        session: The search session, whose marks and clicks affect the ranking.
         k: The maximum number of documents. It can be overridden in ``invoke`` and ``ainvoke``.
         options: Further search options (see :class:`resift.library.SearchOptions`). They can also be overridden in
             ``invoke`` and ``ainvoke``.

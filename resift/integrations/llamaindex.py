@@ -22,7 +22,7 @@ class ResiftRetriever(SessionMarking, BaseRetriever):
     fields.
 
     Args:
-        session: The session.
+        session: The search session, whose marks and clicks affect the ranking.
         similarity_top_k: The maximum number of nodes.
         callback_manager: LlamaIndex's callback manager.
         **options: Further search options (see :class:`resift.library.SearchOptions`).

@@ -36,7 +36,7 @@ without a longer query. The first search returns a session id. Pass it to every 
 _MAX_HITS = 50
 _MAX_CHARACTERS = 100_000
 _MAX_VALUE_LENGTH = 200
-"""Length of a field's value up to which it is returned with a passage."""
+"""Maximum number of characters of a field's value that is returned with a passage. Longer values are left out."""
 
 SessionId = Annotated[str, Field(description="The session id that the first search returned.")]
 ReviewId = Annotated[str, Field(description="The id of a review that a person started.")]
@@ -108,7 +108,7 @@ def server(index: Index, about: str = "") -> MCPServer:
     value.
 
     Args:
-        index: The index.
+        index: The index to search.
         about: A description of the documents. Agents read it to decide when to search the index.
     """
     agent = Agent(index)
@@ -299,7 +299,7 @@ def _excerpt_start(text: str, highlight: dict[str, list[str]], characters: int) 
     excerpt.
 
     Args:
-        text: The text.
+        text: The whole text of the document.
         highlight: The highlighted fragments of the text, by field.
         characters: The length of the excerpt.
 

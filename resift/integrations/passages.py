@@ -32,7 +32,7 @@ def passages(session: Session, hits: Hits) -> Iterator[Passage]:
 
     Args:
         session: The session in which the search ran.
-        hits: The hits.
+        hits: The hits of the search, best first.
     """
     fields = session.index.fields
     for hit in hits:

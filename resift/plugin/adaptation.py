@@ -85,7 +85,7 @@ class Adaptation(Protocol):
             engine: The search engine.
             index: The name of the index, which need not contain vectors.
             fields: The text fields that the model encodes.
-            model: The model.
+            model: The embedding model, whose vectors are weighed against BM25.
 
         Returns:
             The weight, which is 0 if vectors do not improve the ranking. None if the index has too few documents for a

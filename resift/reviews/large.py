@@ -18,8 +18,8 @@ from resift.reviews.stored import StoredSet, readable
 # Maximum size of a set in memory: its characters, and DOCUMENT_OVERHEAD more for each document.
 MAX_TEXT = 100_000_000
 MAX_LOADED = 100_000  # number of documents of a larger set that are loaded, in addition to the judged documents
-_BACKGROUND = 1000  # number of random background documents, from which relevant documents are distinguished
-_TERMS = 60  # number of words with which the engine is searched
+_BACKGROUND = 1000  # number of random documents with which relevant documents are compared, to find typical words
+_TERMS = 60  # maximum number of words in a search for documents that are likely to be relevant
 _GROWTH = 1.5  # documents are retrieved again when the number of relevant documents has grown by this factor
 _VECTORS = 300  # number of the latest judged documents from which the query vector is learned
 

@@ -18,7 +18,7 @@ from resift.text import FUNCTION_WORDS, tokenize
 
 _CLAUSES = 1000  # maximum number of clauses of a query; each word in each field is a clause
 _UNKNOWN_FIELDS = 50  # assumed number of text fields, if they are unknown
-_FIRST = 1000  # number of hits for the topic that are read before any document is relevant
+_FIRST = 1000  # number of hits for the topic that are ranked first, until a document has been judged relevant
 
 
 class LazySet(DocumentSet):

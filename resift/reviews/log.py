@@ -21,7 +21,7 @@ def check_review_id(id: str) -> str:
     """Check that a review id consists of 1 to 64 letters, digits, underscores and hyphens, and return the id.
 
     Args:
-        id: The id.
+        id: The id to check.
 
     Raises:
         BadInput: If the id is not valid.
@@ -39,7 +39,7 @@ class ReviewLog:
     new events and computes its own events again.
 
     Args:
-        store: The store.
+        store: The store, which may also contain other reviews.
         id: The id of the review.
 
     Attributes:
@@ -56,7 +56,7 @@ class ReviewLog:
         self._index = ""  # name of the reviewed index
 
     def first_event(self) -> Event | None:
-        """The event that started the review, read from the store. None if the review does not exist."""
+        """Read and return the event that started the review, or None if the review does not exist."""
         stored = self._store.read(self._key(0))
         return None if stored is None else stored.body["events"][0]
 
@@ -69,13 +69,13 @@ class ReviewLog:
         while True:
             stored = self._store.read(self._key(self._chunk))
             if stored is None:
-                # The chunk existed before, or a next chunk is expected but the first chunk no longer exists.
+                # The review was deleted if this process has read the chunk before, or if the first chunk is missing.
                 if self._version is not None or (self._chunk and self._store.read(self._key(0)) is None):
                     raise _not_found(self.id)
                 return self.events
             self._version, self._index = stored.version, stored.indices[0]
             if self._chunk and stored.body.get("began", self._began) != self._began:
-                return self.events  # remains of a deleted review with the same id, which are overwritten
+                return self.events  # the chunk belongs to a deleted review with the same id, and will be overwritten
             self.events[self._chunk * _CHUNK :] = stored.body["events"]
             if len(stored.body["events"]) < _CHUNK:
                 return self.events

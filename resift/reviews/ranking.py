@@ -1,8 +1,8 @@
 """Ranking of a set of documents by judgements of some of them.
 
 The ranking combines two multinomial naive Bayes classifiers on TF-IDF features: one over words and pairs of words, and
-another over stems. Which of them finds more relevant documents depends on the subject. So both take turns, and the
-classifier that separates held-out judgements better gets more turns.
+another over stems. The subject of the review determines which of the two finds more relevant documents. Therefore both
+take turns, and the classifier that separates held-out judgements better gets more turns.
 
 Unjudged documents serve as irrelevant examples. From judged documents alone, a classifier learns that everything
 similar to relevant documents is irrelevant.
@@ -41,9 +41,9 @@ _MAX_FEATURES = 500_000
 _WORD = re.compile(r"\w\w")  # scikit-learn's definition of a word; it fails if no text contains a word
 
 
-# Memory of a set: characters that a document counts in addition to its text, and bytes of a text and its features for
-# each character. Ordinary texts need about 16 bytes, and texts of rare or very short words 32 bytes: see
-# benchmarks/review_memory.py.
+# Estimate of the memory of a set. A document counts as its characters and DOCUMENT_OVERHEAD more. A character counts as
+# _BYTES_PER_CHARACTER, for the text and its features. Ordinary texts need about 16 bytes per character, and texts of
+# rare or very short words 32 bytes: see benchmarks/review_memory.py.
 DOCUMENT_OVERHEAD, _BYTES_PER_CHARACTER = 100, 32
 
 

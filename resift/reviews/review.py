@@ -113,7 +113,7 @@ class _State:
         Args:
             now: The current time in Unix seconds.
         """
-        # A time far in the future comes from a clock that was wrong. Such an assignment must not last until that time.
+        # abs(): a time far in the future comes from a clock that was wrong. Such an assignment must not last that long.
         return {
             document: author
             for document, (author, at) in self.assigned.items()
@@ -219,17 +219,19 @@ class Review:
         return self._state
 
     def next(self, count: int | None = None, by: str = "", source: str = PERSON) -> list[str]:
-        """Assign the next documents to a person or a model.
+        """Return the next documents to judge, and assign them to the person who will read them.
 
-        The documents are ranked according to all judgements so far. A document that was assigned to a person is not
-        assigned to other people until the person has not judged any document for half an hour, or releases it.
-        Documents that the person was assigned but has not judged yet come first, starting with documents whose
-        judgement the person has undone.
+        The documents are ranked according to all judgements so far. Other people do not get an assigned document. The
+        assignment ends when the person judges the document, releases it, or has not judged any document for half an
+        hour. Documents that are already assigned to the person come first, starting with documents whose judgement the
+        person has undone.
 
-        At most 100 documents are assigned to a person, and at most half of the unread documents (but at least 100) to
-        the people with one API key. Further documents are returned without being assigned, so others may get them, too.
+        At most 100 documents are assigned to a person. At most half of the unread documents, but at least 100, are
+        assigned to all people who use the same API key. Further documents are returned without being assigned, so other
+        people may get them, too.
 
-        A model gets documents that neither people nor models have judged. These documents remain available to people.
+        A model gets documents that neither people nor models have judged. They are not assigned to the model, because
+        people must still read them.
 
         Args:
             count: The number of documents, 1 to 1000. Fewer are returned if fewer remain. The default is a tenth of the
@@ -546,7 +548,7 @@ class Review:
 
         Args:
             leases: The current leases: the person to whom each document is assigned, by document id.
-            person: The person.
+            person: The person, with the API key of the request.
         """
         unread = self.documents.total - len(self._state.read)
         by_person = sum(author == person for author in leases.values())

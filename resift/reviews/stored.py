@@ -19,7 +19,7 @@ class StoredSet:
     """The documents of an index that a query matches. They stay in the engine, which counts, finds and draws them.
 
     Args:
-        engine: The engine.
+        engine: The search engine that contains the documents.
         index: The name of the index.
         query: The query clause that selects the documents, or None for all documents.
         fields: A function that returns the names of the text fields.

@@ -43,7 +43,7 @@ class IngestPipeline(Pipeline):
     time limit.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
         index: The name of the index.
         encoders: The settings for each embedding model: the values that replace the placeholders in
             ``index-encoder.json``, such as the id of the remote model and the fields to encode.
@@ -79,7 +79,7 @@ class IndexPipelines:
     to it.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
         installed: The installations, by name. If several installations have the same model, the first is used.
         ids: The known ids of remote models, by name. Other ids are looked up in the cluster. Pass the ids of new
             models, because OpenSearch may not find them yet.
@@ -186,7 +186,7 @@ def update_pipelines(cluster: Cluster, index: str, replace: bool = True, search:
     """Create the missing pipelines of an index, and update outdated ones.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
         index: The name of the index.
         replace: Whether to update existing pipelines.
         search: Whether to include the search pipeline. Otherwise, only the ingest pipeline is created or updated.
@@ -218,7 +218,7 @@ def _desired_pipelines(cluster: Cluster, record: IndexRecord, search: bool) -> l
     """Return the pipelines that an index should have.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
         record: Resift's record of the index, which describes its vectors.
         search: Whether to include the search pipeline.
     """
@@ -241,7 +241,7 @@ def ingest_pipeline_owners(cluster: Cluster) -> dict[str, frozenset[str]]:
     """Find the ingest pipelines with Resift's name prefix, and the installations that each pipeline calls.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
 
     Returns:
         A mapping from index names to the names of the installations. The index name is the part of the pipeline's name
@@ -259,7 +259,7 @@ def pipeline_kinds(cluster: Cluster, index: str) -> list[str]:
     """Return the kinds of pipelines that Resift has created for an index.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
         index: The name of the index.
 
     Returns:

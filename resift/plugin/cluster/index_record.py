@@ -204,7 +204,7 @@ def describe_tunings(cluster: Cluster) -> dict[str, list[str]]:
     """Describe the search settings that were chosen for individual indices, such as the weight of vector similarity.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
 
     Returns:
         Lines of text, by index name. Indices with default settings are left out.
@@ -222,7 +222,7 @@ def read_records(cluster: Cluster, names: str = ALL_INDICES) -> dict[str, IndexR
     Closed and hidden indices are included.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
         names: Names of indices or patterns, separated by commas.
 
     Returns:

@@ -52,7 +52,7 @@ class NativePlugin:
         """Request the plugins of all nodes of a cluster.
 
         Args:
-            cluster: The cluster.
+            cluster: The connection to the cluster.
         """
         filter_path = "nodes.*.name,nodes.*.plugins.name,nodes.*.plugins.version"
         nodes = cluster.request("GET", "/_nodes/plugins", filter_path=filter_path)["nodes"].values()
@@ -98,7 +98,7 @@ def system_urls(cluster: Cluster) -> list[str]:
     Otherwise, the result is empty.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
     """
     settings = cluster.effective_settings()
     return _list(settings.get(URL_SETTING)) if PLUGIN in _list(settings.get(FACTORIES_SETTING)) else []

@@ -47,7 +47,7 @@ def uses_of(cluster: Cluster, pipelines: Collection[str], kind: str) -> list[Pip
     """Return all places in a cluster where some pipelines are used.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
         pipelines: The names of the pipelines.
         kind: The kind of the pipelines, ``search pipeline`` or ``ingest pipeline``.
     """
@@ -70,7 +70,7 @@ def _bodies(cluster: Cluster) -> Iterator[tuple[str, str, Any]]:
     """Yield all resources of a cluster that may use a pipeline: indices, templates and ingest pipelines.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
 
     Yields:
         The kind, the name and the body of a resource. For an index, the body is its settings.

@@ -41,7 +41,7 @@ class RemoteModel(Resource):
     OpenSearch Service, the connector reads the key from a secret.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
         endpoint: The purpose of the model, a member of :data:`REMOTE_MODELS`.
         values: The values of the placeholders in the connector's template, with an optional ``key``.
 

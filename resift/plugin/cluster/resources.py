@@ -22,7 +22,7 @@ class Resource(ABC):
     """A resource that Resift installs in a cluster, such as a script or a pipeline.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
         name: The name of the resource.
         path: The path of the resource in REST requests.
         body: The body with which the resource is created. It contains the stamp.
@@ -95,7 +95,7 @@ class Script(Resource):
     """A stored Painless script. The first line of its source is a comment that identifies it as created by Resift.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
         installation: The name of the installation, which is the prefix of the names of all resources that Resift
             creates.
         script: The name of the script's file, without ``.painless``.
@@ -127,7 +127,7 @@ class IndexTemplate(Resource):
     The ``_meta`` of the template also describes the installation, so that later commands can find its settings.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
         name: The name of the installation.
         values: The values of the placeholders in the template.
     """
@@ -166,7 +166,7 @@ class Pipeline(Resource):
     """An ingest pipeline or search pipeline that Resift creates.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
         kind: ``ingest`` or ``search``.
         name: The name of the pipeline.
         body: The body of the pipeline.

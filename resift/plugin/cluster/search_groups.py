@@ -73,7 +73,7 @@ class SearchGroups:
     """All groups of indices in a cluster that are searched together, for example through an alias.
 
     Attributes:
-        groups: The groups.
+        groups: The groups. An index can belong to several groups.
         templates: All templates that create indices.
         defaults: The current default search pipelines of all indices.
     """
@@ -179,7 +179,7 @@ def read_groups(cluster: Cluster, attached_names: Iterable[str] = ()) -> SearchG
     default search pipeline.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
         attached_names: The names for which ``resift attach`` was run. The indices of each pattern and comma-separated
             list among these names are a group, too.
     """
@@ -255,7 +255,7 @@ def read_templates(cluster: Cluster) -> Iterator[Template]:
     The settings and aliases in the component templates of a template are taken into account.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
     """
     components = {
         entry["name"]: entry["component_template"].get("template", {})

@@ -134,7 +134,7 @@ class SearchPipeline(Resource):
     """A search pipeline that contains, or should contain, Resift's request processor.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
         name: The name of the pipeline.
         rewriter: The description of the processor that the pipeline should contain.
         model_id: The id of the remote model that the processor calls, or "" for the native processor.
@@ -315,7 +315,7 @@ def remove_processor(cluster: Cluster, name: str) -> None:
     If Resift created the pipeline, and nobody has edited it since, the whole pipeline is deleted.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
         name: The name of the pipeline.
     """
     pipeline = cluster.find(_path(name), name)

@@ -117,7 +117,7 @@ class ClusterSettings:
     * ``added``: the patterns that Resift has added
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
         url: The URL of the service, which ML Commons must trust.
     """
 

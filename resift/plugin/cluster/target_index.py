@@ -33,7 +33,7 @@ class Target:
     """An existing index that ``resift attach`` or ``resift detach`` changes.
 
     Attributes:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
         name: The name of the index.
         mapping: The mapping of the index.
         settings: The settings of the index, under flat names such as ``index.knn``.
@@ -83,7 +83,7 @@ class Target:
         """Return the description of a model's vectors in this index, or a new description if there are no such vectors.
 
         Args:
-            model: The model.
+            model: The embedding model.
             fields: The names of the text fields to encode. Empty if the index already has vectors of the model.
             own_field: The name of a field that the user created, and that already contains the model's vectors.
             graph: Whether the vectors need an HNSW index. If Resift has written vectors without an HNSW index although
@@ -120,7 +120,7 @@ class Target:
         Otherwise Resift can replace them.
 
         Args:
-            model: The model.
+            model: The embedding model.
             graph: Whether the vectors need an HNSW index.
 
         Returns:
@@ -146,7 +146,7 @@ class Target:
         """Choose a field for the vectors of a model. Fields that are used for the vectors of another model are avoided.
 
         Args:
-            model: The model.
+            model: The embedding model.
             graph: Whether the vectors need an HNSW index.
 
         Returns:
@@ -177,7 +177,7 @@ class Target:
 
         Args:
             entry: The description of the vectors.
-            model: The model.
+            model: The embedding model, which determines the mapping of the field.
 
         Returns:
             The changed index.
@@ -272,7 +272,7 @@ def find_targets(cluster: Cluster, name: str) -> list[Target]:
     """Return the indices that a name refers to, after checking that they are writable. Nothing is changed.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
         name: The name of an index, alias or data stream, or a pattern. Several names are separated by commas.
 
     Raises:
@@ -286,7 +286,7 @@ def settings_of(cluster: Cluster, name: str) -> dict[str, dict[str, str]]:
     """Return the settings of all indices that a name refers to, by index name.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
         name: The name of an index, alias or data stream, or a pattern. Several names are separated by commas.
 
     Raises:

@@ -341,7 +341,7 @@ def create_if_missing(client: OpenSearch, index: str, body: Body) -> None:
     Without this call, the first write would create the index with dynamic mappings.
 
     Args:
-        client: The client.
+        client: The client of opensearch-py that is connected to the cluster.
         index: The name of the index.
         body: The settings and mappings of the new index.
 
@@ -366,7 +366,7 @@ def scroll(client: OpenSearch, index: str, body: Body, **params: Any) -> Iterato
     The function ``scan`` of opensearch-py ends without an error if shards fail before the first or after the last hit.
 
     Args:
-        client: The client.
+        client: The client of opensearch-py that is connected to the cluster.
         index: The name of the index.
         body: The search body. By default, hits are in index order.
         **params: Additional URL parameters of the first request.
@@ -413,7 +413,7 @@ def has_only_rewriting_pipeline(client: OpenSearch, index: str, headers: Headers
     caller may not read the settings of the index, because running the pipeline is always safe.
 
     Args:
-        client: The client.
+        client: The client of opensearch-py that is connected to the cluster.
         index: The name of an index or alias, or several names. All indices must meet the condition.
         headers: The HTTP headers of the caller.
     """
@@ -437,7 +437,7 @@ def _only_rewrites_or_missing(client: OpenSearch, pipeline: str) -> bool:
     """Return whether a search pipeline does nothing except rewrite searches with Resift, or does not exist.
 
     Args:
-        client: The client.
+        client: The client of opensearch-py that is connected to the cluster.
         pipeline: The name of the search pipeline.
     """
     path = f"/_search/pipeline/{quote(pipeline, safe='')}"

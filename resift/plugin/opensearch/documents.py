@@ -31,7 +31,7 @@ def stored_json(document: Document, vector_field: str) -> str:
     """Convert a document and its vector to the JSON text that is stored in OpenSearch.
 
     Args:
-        document: The document.
+        document: The document, with its vector or None.
         vector_field: The name of the field for the vector.
 
     Raises:
@@ -154,7 +154,7 @@ def _take(hit: dict[str, Any], vector_field: str) -> Floats | str | None:
     hit.
 
     Args:
-        hit: The hit.
+        hit: The hit as a JSON object. It is changed in place.
         vector_field: The name of the field in ``_source`` that contains the vector if it is not packed.
 
     Returns:

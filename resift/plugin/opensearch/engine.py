@@ -222,7 +222,7 @@ class OpenSearchEngine(Engine):
 
         Args:
             index: The name of an index, alias or data stream, or a pattern.
-            query: The query.
+            query: The query clause that selects the documents.
             fields: The names of the fields.
             size: The maximum number of values for each field.
             headers: The HTTP headers of the caller.
@@ -439,7 +439,7 @@ class OpenSearchEngine(Engine):
 
         Args:
             index: The name of an index, alias or data stream, or a pattern.
-            query: The query.
+            query: The query clause that the documents must match.
             size: The maximum number of documents.
             source: The value of ``_source``, which selects the returned fields.
             seed: The seed of the random selection.

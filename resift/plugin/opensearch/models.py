@@ -27,7 +27,7 @@ def embedding(client: OpenSearch, model: str, text: str, headers: Headers) -> Fl
     """Encode a query text with an embedding model in the cluster.
 
     Args:
-        client: The client.
+        client: The client of opensearch-py that is connected to the cluster.
         model: The id of the model. It may be a local or a remote model.
         text: The query text.
         headers: The HTTP headers of the caller.
@@ -55,7 +55,7 @@ def sparse_tokens(client: OpenSearch, model: str, text: str, headers: Headers) -
     """Convert a query text to weighted tokens, with a sparse encoding model or a tokenizer model in the cluster.
 
     Args:
-        client: The OpenSearch client.
+        client: The client of opensearch-py that is connected to the cluster.
         model: The id of the model.
         text: The query text.
         headers: The HTTP headers of the caller.
@@ -86,7 +86,7 @@ def analyzed_tokens(client: OpenSearch, analyzer: str | None, text: str, headers
     The weight of a token is the number in its payload, or 1 if the token has no payload.
 
     Args:
-        client: The client.
+        client: The client of opensearch-py that is connected to the cluster.
         analyzer: The name of the analyzer, by default ``bert-uncased``.
         text: The query text.
         headers: The HTTP headers of the caller.

@@ -198,7 +198,7 @@ class OpenSearchSessionStore(SessionStore):
         """Delete the sessions that match a query, and return how many were deleted.
 
         Args:
-            query: The query.
+            query: The query clause that selects the stored sessions.
             everything: Whether to delete all matching sessions, with several requests if necessary. Otherwise, a single
                 request deletes at most PURGE_BATCH sessions.
         """

@@ -245,7 +245,7 @@ def _any_field(fields: Sequence[str], *values: str) -> dict[str, Any]:
 
     Args:
         fields: The names of the fields.
-        *values: The values.
+        *values: The values to look for.
     """
     should = [{"terms": {name: list(values)}} for field in fields for name in (field, f"{field}.keyword")]
     return {"bool": {"should": should, "minimum_should_match": 1}}

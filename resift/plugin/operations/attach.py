@@ -1,4 +1,7 @@
-"""Attaching an existing index, and detaching it again: the public functions of the Python API."""
+"""Functions of the Python API to attach an existing index to Resift, and to detach it again.
+
+Attaching lets Resift rewrite the searches of the index. It can also add vectors to the documents.
+"""
 
 from __future__ import annotations
 

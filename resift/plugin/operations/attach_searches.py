@@ -51,7 +51,7 @@ class SearchAttachment:
       If other indices use that pipeline, a copy with the processor becomes the default pipeline instead.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
         name: The name of an index, alias or data stream, or a pattern.
         pipeline: The name of the search pipeline that gets the processor. None to choose the pipeline as described
             above.

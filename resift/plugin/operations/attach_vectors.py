@@ -264,7 +264,7 @@ class AttachPlan(Plan):
         The result is empty for the model that comes with Resift, which needs no option.
 
         Args:
-            model: The model.
+            model: The model that encoded the documents.
         """
         return "" if model.hash == load_model(DEFAULT_MODEL).hash else f" --model {self.options.model or self.out}"
 

@@ -123,7 +123,7 @@ class _IndexDetachment:
     A DetachPlan, which can remove vectors from several indices, creates an instance for each index.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
         target: The index.
         record: Resift's description of the vectors in the index before the change, or a reconstruction if the
             description was lost.
@@ -226,7 +226,7 @@ def _settings(cluster: Cluster, name: str) -> dict[str, dict[str, str]]:
     exists.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
         name: The name of an index, alias or data stream, or a pattern.
 
     Raises:
@@ -246,7 +246,7 @@ def _targets_with_vectors(cluster: Cluster, name: str) -> list[tuple[Target, Ind
     These are the indices that have a record, a vector field or an ingest pipeline of Resift.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
         name: The name of an index, alias or data stream, or a pattern.
     """
     path, owners = f"/{quote(name, safe=',*')}/_mapping", ingest_pipeline_owners(cluster)
@@ -265,7 +265,7 @@ def _record(cluster: Cluster, target: Target) -> IndexRecord:
     If a client has overwritten the record, it is reconstructed from the mapping.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
         target: The index.
     """
     record = target.record

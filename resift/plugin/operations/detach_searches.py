@@ -31,7 +31,7 @@ class SearchDetachment:
     The object is false in a boolean context if there is nothing to change.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
         names: The names to detach: the name that was passed to ``resift attach``, and the names of its indices.
         settings: The settings of these indices, by index name.
 
@@ -172,7 +172,7 @@ def other_attached_names(
     """Return the other names of some indices for which ``resift attach`` was run, such as aliases or patterns.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
         pipelines: The bodies of all search pipelines, by name. They show which names are attached.
         names: Names that are left out.
         indices: The names of the indices.

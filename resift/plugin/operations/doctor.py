@@ -96,7 +96,7 @@ def cluster_rows(cluster: Cluster, url: str) -> list[StatusRow]:
     much the clocks of the nodes differ from this machine's clock.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
         url: The URLs of the cluster, without credentials.
     """
     version = cluster.engine.ping()
@@ -156,7 +156,7 @@ def _tested_rows(installer: Installer, resources: list[tuple[Resource, StatusRow
     not be rewritten succeeds without an error.
 
     Args:
-        installer: The installer.
+        installer: The installer, which describes the desired installation.
         resources: The resources of the installation, each with its report row.
 
     Returns:

@@ -48,7 +48,7 @@ def _recorded_vectors(cluster: Cluster) -> Iterator[tuple[IndexRecord, IndexInfo
     description without a model is yielded for each field.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
 
     Yields:
         Resift's record of the index, the description of the vectors, and the type of their field.
@@ -74,7 +74,7 @@ def _missing_pipeline_rows(cluster: Cluster, indices_with_vectors: Collection[st
     This happens when a snapshot restores an index without its pipelines, or when an index is cloned.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
         indices_with_vectors: The names of the indices with vectors. ``resift install`` creates their pipelines again.
 
     Returns:
@@ -131,7 +131,7 @@ def _count_vectors(cluster: Cluster, entry: IndexInfo) -> tuple[int | None, int]
     """Count the documents in an index, and the documents that have a vector.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
         entry: The description of the vectors.
 
     Returns:

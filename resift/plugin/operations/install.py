@@ -245,7 +245,7 @@ def find_installation(cluster: Cluster, model: str | None = None) -> Installatio
     alphabetical order.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
         model: The hash of a model. If given, only installations with this model are considered.
 
     Returns:
@@ -314,7 +314,7 @@ class Guard:
     ten seconds first: a service that is not called seems to have recovered at once.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
         name: The name of the installation.
         url: The URL of the service.
     """

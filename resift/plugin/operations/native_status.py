@@ -34,7 +34,7 @@ def needs_installation(cluster: Cluster) -> bool:
     The native plugin needs no installation, so a cluster whose nodes have the plugin may have none.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
     """
     return bool(find_installations(cluster)) or not NativePlugin.read(cluster).is_on_all_nodes
 
@@ -46,7 +46,7 @@ def native_rows(cluster: Cluster) -> Iterator[StatusRow]:
     is yielded if no node has the plugin, and no search pipeline needs it.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
     """
     plugin, pipelines = NativePlugin.read(cluster), all_pipelines(cluster)
     rewriters = read_rewriters(pipelines)
@@ -79,7 +79,7 @@ def _service_urls(cluster: Cluster, native: Mapping[str, Rewriter]) -> list[str]
     """Return the URLs of the services that the plugin calls, except those that an installation also uses.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
         native: The native processors, by the name of their search pipeline.
     """
     urls = [url for rewriter in native.values() for url in rewriter.urls]
@@ -97,7 +97,7 @@ def _pipeline_row(
     rewritten succeeds without an error.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
         plugin: The plugin on each node.
         name: The name of the pipeline.
         rewriter: The processor.
@@ -130,7 +130,7 @@ def _left_over_rows(cluster: Cluster, rewriters: Mapping[str, Rewriter]) -> Iter
     """Yield report rows for pipelines with ``ml_inference``, which the plugin replaces, and for unused installations.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
         rewriters: All processors of Resift, by the name of their search pipeline.
     """
     for name, rewriter in rewriters.items():

@@ -24,7 +24,7 @@ class Route:
     that ``resift install`` creates (an installation).
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
         service: The URLs at which the nodes reach the service, separated by commas. None stands for the current URLs.
             ``ml_inference`` takes a single URL.
         current: The processor that rewrites the searches now, or None.
@@ -120,7 +120,7 @@ def service_urls(cluster: Cluster, service: str | None, current: Rewriter | None
     """Return the URLs at which the native processor reaches the service.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
         service: The URLs that the user chose, separated by commas, or None.
         current: The processor that rewrites the searches now, whose URLs are the default, or None.
 

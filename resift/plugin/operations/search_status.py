@@ -27,7 +27,7 @@ def search_rows(cluster: Cluster) -> Iterator[StatusRow]:
     indices whose searches lost their default pipeline, because only some of its indices are attached.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
     """
     pipelines = all_pipelines(cluster)
     rewriters = read_rewriters(pipelines)

@@ -59,7 +59,7 @@ def write_vectors(engine: Engine, model: Model, entry: IndexInfo, stop: Stop, pr
     previous pass.
 
     Args:
-        engine: The engine.
+        engine: The search engine that contains the index.
         model: The model that encodes the documents.
         entry: The description of the vectors.
         stop: A flag to stop early.
@@ -101,7 +101,7 @@ def remove_vectors(cluster: Cluster, index: str, fields: Sequence[str], stop: St
     index.
 
     Args:
-        cluster: The cluster.
+        cluster: The connection to the cluster.
         index: The name of the index.
         fields: The names of the vector fields.
         stop: A flag to stop early.
