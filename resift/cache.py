@@ -107,7 +107,7 @@ class TtlCache(Generic[V]):
         If several threads need the same key, one of them loads the value, and the others wait for at most one second.
 
         Args:
-            key: The key.
+            key: The key of the value, any hashable object.
             load: A function that returns the value. The value must not be None.
             size: A function that returns the size of the value, in the same unit as the size of the cache.
         """
@@ -138,7 +138,7 @@ def get_or_fetch(
     """Return the values of several items from a cache. Fetch all missing values in a single call, and cache them.
 
     Args:
-        cache: The cache.
+        cache: The cache in which values are looked up and stored.
         keys: A mapping from items to their keys in the cache.
         fetch: A function that takes the items that are not in the cache, and returns a mapping from items to values. It
             may leave out items.

@@ -66,7 +66,7 @@ def shorten(value: Any, limit: int = 200) -> Any:
     Integers and booleans are returned unchanged. Other values are converted to strings, and long strings are cut.
 
     Args:
-        value: The value.
+        value: The value to convert, of any type.
         limit: The maximum length of the string. If it is cut, a note is appended.
     """
     if isinstance(value, (int, bool)):

@@ -98,7 +98,7 @@ class Hits(NotebookTable, list[Hit]):
         start: The number of hits before this page.
 
     Attributes:
-        response: The whole response.
+        response: The whole response to the search, as a dictionary.
     """
 
     def __init__(self, response: dict[str, Any], text_fields: Sequence[str] = (), start: int = 0) -> None:
@@ -358,7 +358,7 @@ class Session:
     the argument ``sessions`` of :func:`open`).
 
     Attributes:
-        index: The index.
+        index: The index that the session searches.
         id: The id of the session.
     """
 

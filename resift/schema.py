@@ -165,7 +165,7 @@ def from_environment(
 
     Args:
         kind: The type of the settings, a subclass of ``msgspec.Struct``.
-        environment: The environment variables.
+        environment: The environment variables, by name.
         fallbacks: For some settings, the name of another variable to read if RESIFT_<NAME> is not set.
 
     Raises:
@@ -313,7 +313,7 @@ def check_text(name: str, text: str, limit: int) -> str:
 
     Args:
         name: The name of the text in error messages.
-        text: The text.
+        text: The text to check.
         limit: The maximum number of characters.
 
     Raises:

@@ -66,7 +66,7 @@ class Speller:
         """Return the correction of a word that occurs in no document.
 
         Args:
-            word: The word.
+            word: A word that occurs in no document.
 
         Returns:
             The most similar known word, or two known words if a space is missing, or the word itself if there is no
@@ -148,7 +148,7 @@ def _hash_ngrams(words: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.i
     """Hash the character n-grams of words. Each word is enclosed in ``<`` and ``>`` first.
 
     Args:
-        words: The words.
+        words: The words to split into n-grams.
 
     Returns:
         The hash of each n-gram, and the position in ``words`` of the word that contains it. Both arrays have the shape

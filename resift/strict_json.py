@@ -34,7 +34,7 @@ def parse_strict(name: str, raw: bytes | str) -> Any:
 
     Args:
         name: The name of the text in error messages, for example ``body``.
-        raw: The JSON text.
+        raw: The JSON text, as a string or as UTF-8.
 
     Raises:
         MalformedJson: If the text contains NaN, infinity, a number that is too large for a float, or an object with two
@@ -74,7 +74,7 @@ def check_json_size(name: str, raw: bytes) -> None:
 
     Args:
         name: The name of the text in error messages, for example ``body``.
-        raw: The JSON text.
+        raw: The JSON text, as UTF-8.
 
     Raises:
         TextTooLong: If the text contains too many values, lists or objects.
@@ -101,7 +101,7 @@ def _count_outside_strings(raw: bytes) -> list[int]:
     The counts are used to estimate the number of values before the text is parsed.
 
     Args:
-        raw: The JSON text.
+        raw: The JSON text, as UTF-8.
 
     Returns:
         The three counts, in this order.

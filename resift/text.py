@@ -118,7 +118,7 @@ def bag_of_words(text: str, idf: Callable[[str], float] = lambda word: 1.0) -> d
     suffixes of "court's", "don't" and "fee(s)" are left out too. Other single letters are words ("vitamin D").
 
     Args:
-        text: The text.
+        text: The text to split into words.
         idf: Function that returns the inverse document frequency of a word. The default is 1 for all words.
 
     Returns:

@@ -116,7 +116,7 @@ class IndexInfo:
         An index can have vectors of several models in different fields. The description names the model's vector field.
 
         Args:
-            model: The model.
+            model: The embedding model, which is recognised by its hash.
 
         Returns:
             The description, or None if the index has no vectors of this model.
@@ -127,7 +127,7 @@ class IndexInfo:
         """Return the description of the vectors that an embedding model has written to this index.
 
         Args:
-            model: The model.
+            model: The embedding model, which is recognised by its hash.
 
         Raises:
             ModelMismatch: If the index has no vectors of this model.
@@ -151,7 +151,7 @@ class IndexInfo:
         An index without vectors can be searched with any model, so its description is returned unchanged.
 
         Args:
-            model: The model.
+            model: The embedding model that encodes queries.
 
         Raises:
             ModelMismatch: If the index has vectors, but none of this model.
@@ -172,7 +172,7 @@ class IndexInfo:
         """Create the description of a new index whose text fields are encoded by an embedding model.
 
         Args:
-            model: The model.
+            model: The embedding model.
             fields: The names of the text fields.
             name: The name of the index.
             vector_field: The name of the field for the vectors.
@@ -466,7 +466,7 @@ def json_fault(value: Any) -> str | None:
     r"""Return the reason why a value cannot be written as JSON in UTF-8, or None if it can.
 
     Args:
-        value: The value.
+        value: The value to write.
 
     >>> json_fault({"text": "\ud800"})
     "'\\ud800' is half of a surrogate pair, expected Unicode text"
@@ -484,7 +484,7 @@ def check_name(index: str) -> str:
     """Check that an index name is valid on every engine, and return the name.
 
     Args:
-        index: The name.
+        index: The index name.
 
     Raises:
         BadInput: If the name is not valid.

@@ -16,7 +16,7 @@ def encode_documents(
     """Encode documents as vectors.
 
     Args:
-        model: The embedding model.
+        model: The embedding model, which encodes either texts or bags of vectors.
         sources: The ``_source`` of each of the n documents.
         fields: The names of the text fields.
 
@@ -34,7 +34,7 @@ def encoded_fields(model: Model, fields: Sequence[str]) -> list[str]:
     """Return the names of the fields that the vector of a document depends on, and of its text fields.
 
     Args:
-        model: The embedding model.
+        model: The embedding model, which encodes either texts or bags of vectors.
         fields: The names of the text fields.
     """
     return [*fields, *([] if model.bags is None else [model.bags])]

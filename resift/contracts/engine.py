@@ -161,7 +161,7 @@ class Engine(ABC):
 
         Args:
             index: The name of the index.
-            query: The query clause.
+            query: The query clause that the counted documents match.
             fields: The names of the fields.
             size: The maximum number of values for each field.
             headers: The caller's HTTP headers, which are passed on to the engine.
@@ -180,7 +180,7 @@ class Engine(ABC):
 
         Args:
             index: The name of the index.
-            documents: The documents.
+            documents: The documents, with or without vectors.
             vector_field: The name of the field for the vectors.
 
         Returns:
@@ -196,7 +196,7 @@ class Engine(ABC):
 
         Args:
             index: The name of the index, alias, pattern or list to search.
-            body: The search body.
+            body: The search body. It is not modified.
             vectors: The vector field to fetch for each hit. The fetched vectors may be rounded, which changes their
                 cosine with any vector by less than 1e-4. They are exact if ``_source`` names the vector field.
             headers: The HTTP headers of the caller.
@@ -362,7 +362,7 @@ class Engine(ABC):
 
         Args:
             index: The name of the index, alias, pattern or list to search.
-            bodies: The search bodies.
+            bodies: The search bodies, one for each search.
             vectors: The field of the vectors to return with the hits of the first search, or None for no vectors.
             headers: The caller's HTTP headers, which are passed on to the engine.
 
@@ -376,7 +376,7 @@ class Engine(ABC):
 
         Args:
             index: The name of the index, alias, pattern or list to search.
-            clauses: The query clauses.
+            clauses: The query clauses, one for each count.
             headers: The caller's HTTP headers, which are passed on to the engine.
         """
         bodies = [{"query": clause, "size": 0} for clause in clauses]
@@ -410,7 +410,7 @@ class Engine(ABC):
 
         Args:
             index: The name of the index.
-            query: The query clause.
+            query: The query clause that the returned documents match.
             size: The number of documents. If fewer documents match, all of them are returned.
             source: The ``_source`` option of the search body.
             seed: The seed of the random selection.

@@ -33,8 +33,8 @@ class UbiEvent:
 
     Attributes:
         action: The name of the action, such as "click".
-        client: The client id.
-        session: The session id.
+        client: The id of the user's client (``client_id``).
+        session: The id of the user's session (``session_id``).
         query_id: The id of the query that returned the object.
         object: The id of the object that was clicked, viewed or bought.
         object_field: The index field that contains the object's id, or "" for ``_id``.

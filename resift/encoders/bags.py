@@ -251,7 +251,7 @@ def _region_array(region: list[list[Any]], width: int, where: str) -> Floats:
     """Convert the vectors of a region to an array, and check their lengths and numbers.
 
     Args:
-        region: The vectors.
+        region: The vectors of the region, as lists of numbers.
         width: The expected length of a vector.
         where: The beginning of error messages, which names the region.
 

@@ -28,7 +28,7 @@ def build_model(name: str, vectors: WordVectors, seed: int = 0) -> Model:
               :func:`resift.encoders.universe.build_universe`. The default is the identity.
             - ``boew:K`` or ``boew:K,σ``: a bag of embedded words, with K codewords of width σ. The default width is
               0.25.
-        vectors: The word vectors.
+        vectors: The word vectors on which the model is based.
         seed: The seed of the clustering.
 
     Raises:
@@ -56,7 +56,7 @@ def _build_sfbow(name: str, options: str, vectors: WordVectors, seed: int) -> Mo
         name: The name of the model, such as ``sfbow:pca100``.
         options: The name of the universe, which is the part of ``name`` after the colon. If it is empty, the word
             vectors themselves are the memberships.
-        vectors: The word vectors.
+        vectors: The word vectors on which the model is based.
         seed: The seed of the clustering.
     """
     if not options:
@@ -76,7 +76,7 @@ def _build_boew(name: str, options: str, vectors: WordVectors, seed: int) -> Mod
     Args:
         name: The name of the model, such as ``boew:64,0.5``.
         options: The part of ``name`` after the colon: the number of codewords and optionally their width.
-        vectors: The word vectors.
+        vectors: The word vectors on which the model is based.
         seed: The seed of the clustering.
 
     Raises:

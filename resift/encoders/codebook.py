@@ -20,7 +20,7 @@ def learn_codebook(vectors: WordVectors, size: int, seed: int = 0) -> Floats:
     the centroids.
 
     Args:
-        vectors: The word vectors.
+        vectors: The word vectors, most frequent words first.
         size: The number of codewords.
         seed: The seed of the clustering.
 

@@ -251,7 +251,7 @@ class Model:
         """Encode a single text. This is faster than :meth:`encode` with a list of one text.
 
         Args:
-            text: The text.
+            text: The text to encode.
 
         Returns:
             Float32 array of shape (n_dimensions,).
@@ -282,7 +282,7 @@ class Model:
         """Encode a short text with a faster method than :meth:`encode`, if the model and the text allow it.
 
         Args:
-            text: The text.
+            text: The text to encode.
 
         Returns:
             A vector of shape (n_dimensions,). The result is None if the text has more than ``_MAX_SHORT_TEXT``
@@ -468,7 +468,7 @@ class Model:
 
         Args:
             info: The settings, as saved in JSON.
-            words: The saved words.
+            words: The saved words, in the order of their rows.
             arrays: The saved arrays by name: ``mask``, which contains a weight for each dimension, and optionally
                 ``head``, the matrix of the model's last linear layer.
         """

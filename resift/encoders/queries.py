@@ -62,7 +62,7 @@ class StaticQueries(Model):
 
         Args:
             info: The settings, as saved in JSON.
-            words: The saved words.
+            words: The saved words, in the order of their rows.
             arrays: The saved arrays by name. The array ``centre``, if any, is added to the mean word vector.
         """
         table = WordVectors.restore(words, arrays, info["vectors"])

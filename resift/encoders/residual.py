@@ -119,7 +119,7 @@ class Residual(Model):
 
         Args:
             info: The settings, as saved in JSON.
-            words: The saved words.
+            words: The saved words, in the order of their rows.
             arrays: The arrays by name, such as ``kernels``.
         """
         table = WordVectors.restore(words, arrays, info["vectors"])

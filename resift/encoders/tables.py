@@ -99,7 +99,7 @@ def replace_rows(
     """Return a table with the same words but different word vectors.
 
     Args:
-        table: The original table.
+        table: The original table. It is not modified.
         matrix: The new vectors, of shape (n_words, n_dimensions).
         weights: New weights of the words, of shape (n_words,). By default, the weights of ``table``.
         scales: The scales of the new vectors, of shape (n_words,), if the vectors are int8.

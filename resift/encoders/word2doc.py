@@ -70,7 +70,7 @@ def text_keys(texts: Sequence[str]) -> NDArray[np.uint64]:
     on case.
 
     Args:
-        texts: The n texts.
+        texts: The texts of n documents.
 
     Returns:
         Array of shape (n,), uint64.

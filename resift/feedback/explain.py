@@ -29,7 +29,7 @@ def explain(
     Args:
         model: The model of the document vectors.
         feedback: The feedback that was learned from the judged documents.
-        judged: The judged documents.
+        judged: The judged documents, with their judgements.
         expansion_words: Expansion words of the query, heaviest first.
 
     Returns:

@@ -362,7 +362,7 @@ def _mask_of(method: Method, relevant: NDArray[Any], irrelevant: NDArray[Any]) -
     """Return the mask that a method learns from document vectors, or a mask of ones if the method learns none.
 
     Args:
-        method: The feedback method.
+        method: The feedback method. Only some methods learn a mask.
         relevant: The vectors of the relevant documents, of shape (n_relevant, n_dimensions).
         irrelevant: The vectors of the irrelevant documents, of shape (n_irrelevant, n_dimensions).
     """

@@ -62,7 +62,7 @@ class JudgedDocument:
     """A relevance judgement together with the vector and text of the judged document.
 
     Attributes:
-        judgement: The judgement.
+        judgement: The judgement: its grade, its source and the query for which it was made.
         vector: The vector of the document, as a float32 array of shape (n_dimensions,).
         text: The text of the document.
     """

@@ -88,7 +88,7 @@ def adam(
     Args:
         start: The initial values, an array of any shape.
         gradient: A function that returns the gradient at an array of values, in the same shape.
-        rate: The learning rate.
+        rate: The learning rate, which is about the size of a step.
         iterations: The number of steps.
 
     Returns:

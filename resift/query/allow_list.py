@@ -181,7 +181,7 @@ class _Check:
         For objects that need much work for each hit, the limit on the number of hits (``max_hits``) is lowered.
 
         Args:
-            value: The object.
+            value: The JSON object.
             shape: The name of the object's shape in the allow-list, for example ``clause`` or ``aggregation``.
             path: The path of the object in the request, for error messages.
 
@@ -203,7 +203,7 @@ class _Check:
         For example, the shape ``aggregation.histogram`` requires the key ``min_doc_count``.
 
         Args:
-            value: The object.
+            value: The JSON object.
             shape: The name of the object's shape in the allow-list, for example ``clause``.
             path: The path of the object in the request, for error messages.
 

@@ -151,7 +151,7 @@ def filter_source(source: Body, spec: Any) -> Body | None:
     """Return the part of a document that the ``_source`` option of a search body selects.
 
     Args:
-        source: The whole document.
+        source: The whole ``_source`` of the document. It is not modified.
         spec: The ``_source`` option: a boolean, a pattern, a list of patterns, or an object with ``includes`` and
             ``excludes``. Dotted patterns such as ``meta.*`` refer to fields inside objects. The name of an object
             selects all its fields.
@@ -305,7 +305,7 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     List items have the path of their list. Nulls are skipped.
 
     Args:
-        value: The JSON value.
+        value: The JSON value, for example the ``_source`` of a document.
         path: The path of the JSON value itself. All yielded paths begin with this path.
     """
     if isinstance(value, Mapping):

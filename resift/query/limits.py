@@ -44,7 +44,7 @@ def contents_of(name: str, value: Any) -> Contents:
 
     Args:
         name: The name of the value in error messages, for example ``query``.
-        value: The JSON value.
+        value: The JSON value to search, of any type.
 
     Raises:
         BadInput: If the value is nested more than :data:`MAX_DEPTH` levels deep, or contains more than

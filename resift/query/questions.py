@@ -59,7 +59,7 @@ def distinctive_words(text: str, field_count: int, rarity: Callable[[str], float
     In scripts without spaces, everything between two punctuation marks counts as a single word.
 
     Args:
-        text: The text.
+        text: The query text, which may be a whole pasted document.
         field_count: The number of searched fields. OpenSearch limits the number of words times the number of fields.
         rarity: A function that returns how rare a word is, for example its inverse document frequency.
 

@@ -27,7 +27,7 @@ def always_scores(clause: Clause) -> bool:
     The result is also False for clauses whose scores cannot be predicted, such as clauses with a function or a script.
 
     Args:
-        clause: The clause.
+        clause: The parsed clause.
 
     In the first example, all hits match the scoring ``must`` clause. In the second example, the ``should`` clause is
     optional, and documents that match only the filter have the score 0:

@@ -33,7 +33,7 @@ def text_of(clause: Clause) -> str:
     The text of a filter is never returned, and neither is the text of a clause that excludes documents.
 
     Args:
-        clause: The clause.
+        clause: The parsed clause.
 
     >>> from resift.query.tree import parse_clause
     >>> query = {"bool": {"filter": [{"match": {"tag": "new"}}], "should": [{"match": {"title": "bush fire"}}]}}
@@ -64,7 +64,7 @@ def _text_inside(value: Any) -> str:
     This function reads unknown and malformed clauses, which the parser does not divide into their parts.
 
     Args:
-        value: The JSON value.
+        value: The JSON value: an unknown clause, or a part of it.
 
     Returns:
         The text, or "" if there is none.
@@ -120,7 +120,7 @@ def _without_syntax(kind: str, text: str) -> str:
 
     Args:
         kind: ``query_string`` or ``simple_query_string``.
-        text: The query string.
+        text: The query string, with its syntax.
     """
     patterns = [_NEGATED, _NO_WORDS, _SYNTAX] if kind == "query_string" else [_NEGATED]
     for pattern in patterns:

@@ -121,7 +121,7 @@ def rescore_stage(window_size: int, query: Body, score_mode: str) -> Body:
 
     Args:
         window_size: The number of top hits on each shard to rescore.
-        query: The second query.
+        query: The second query, which scores these hits again.
         score_mode: How the two scores are combined, for example ``total`` or ``multiply``.
     """
     return {"window_size": window_size, "query": {"rescore_query": query, "score_mode": score_mode}}

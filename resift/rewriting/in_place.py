@@ -136,7 +136,7 @@ def _without_vectors(clause: Clause) -> Any:
     encode their texts a second time.
 
     Args:
-        clause: The parsed query.
+        clause: The parsed query, or a clause inside it.
     """
     if isinstance(clause, FieldClause) and clause.field is not None:
         texts = clause.parts.get("query", ())  # of a scripted clause
@@ -156,7 +156,7 @@ def _named(query: Query, changed: Body, hidden: list[Body]) -> Body:
 
     Args:
         query: The parsed search body.
-        changed: The changed query.
+        changed: The query with changed clauses, as JSON.
         hidden: Clauses that match the hidden documents.
     """
     if query.has_mmr:
@@ -216,7 +216,7 @@ class _ClauseRewriter:
         only if each document that it matches has a score above 0. Otherwise, the clauses inside it are examined.
 
         Args:
-            clause: The clause.
+            clause: The parsed clause.
             is_normalised: Whether the clause is inside a ``hybrid`` query.
         """
         if is_normalised and clause.has_unknown:
@@ -285,7 +285,7 @@ class _ClauseRewriter:
         """Return a scoring clause as JSON, with moved query vectors and with expansion words.
 
         Args:
-            clause: The clause.
+            clause: The parsed clause.
             is_normalised: Whether the clause is inside a ``hybrid`` query, where OpenSearch normalises the scores of
                 each sub-query before it combines them.
         """

@@ -24,7 +24,7 @@ class TextToEncode(NamedTuple):
     """A text in a query that OpenSearch must encode before the query can be rewritten.
 
     Attributes:
-        text: The text.
+        text: The query text.
         model: The id of the model that encodes the text, or None if an analyzer encodes the text.
         analyzer: The name of the analyzer that encodes the text, or None if a model encodes the text.
         tokens: Whether the text is encoded as sparse token weights. Otherwise it is encoded as a dense vector.

@@ -106,7 +106,7 @@ def _encoding_obstacle(clause: FieldClause, field: VectorField) -> Outcome:
 
     Args:
         clause: The clause with the query text.
-        field: The searched field.
+        field: The searched field. Its mapping may name the model.
     """
     if field.kind == TOKEN_NUMBERS:
         return Outcome.TOKENS_UNKNOWN
@@ -193,7 +193,7 @@ def _with_tokens(clause: SparseClause, field: VectorField, own: Tokens, moved: T
     """Return a sparse token clause with its query tokens replaced.
 
     Args:
-        clause: The clause.
+        clause: The parsed clause.
         field: The field that the clause searches.
         own: The tokens that the clause searches for, with their weights.
         moved: The tokens and weights after the query was moved towards the relevant documents. They include tokens of
@@ -232,7 +232,7 @@ def _with_vector(clause: FieldClause, field: VectorField, vector: Floats) -> Bod
     """Return a vector clause as JSON with a new query vector.
 
     Args:
-        clause: The original clause.
+        clause: The original clause, parsed.
         field: The searched field. If it contains byte vectors, the new vector is rounded to integers.
         vector: The new query vector, of shape (n_dimensions,).
     """

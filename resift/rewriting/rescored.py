@@ -337,7 +337,7 @@ def _highlighted_query(root: Clause, field_types: Sequence[FieldTypes]) -> Body:
     query, the function returns ``match_all``, which highlights nothing.
 
     Args:
-        root: The original query.
+        root: The original query, parsed.
         field_types: The types of the fields of each searched index.
     """
     names = root.settings if root.kind == "range" else ()

@@ -91,7 +91,7 @@ def _is_trained_for(reranker: LateInteraction, info: IndexInfo) -> bool:
     reranker that names no indices is valid for every index.
 
     Args:
-        reranker: The trained reranker.
+        reranker: The trained reranker, which records the indices for which it was trained.
         info: The index or alias.
     """
     indices = set(reranker.indices)
@@ -127,10 +127,10 @@ def reranked_page(
     as ``resift.similarity`` for DynaMax. For demoted hits, s is set to 0.
 
     Args:
-        engine: The search engine.
+        engine: The search engine, from which the texts of the hits are read if necessary.
         reranking: The method of the reordering, and the number of hits to reorder.
         parsed: The search. Its body contains ``from`` and ``size`` of the page.
-        rewritten: The rewritten search.
+        rewritten: The rewritten search, which contains the query text and the judged documents.
         result: The hits of the rewritten search, starting with the first hit. They must include all hits to rerank and
             the whole requested page.
     """
@@ -161,8 +161,8 @@ def _texts(engine: Engine, parsed: ParsedSearch, hits: Sequence[dict[str, Any]])
 
     Args:
         engine: The search engine.
-        parsed: The search.
-        hits: The hits.
+        parsed: The search request with its parsed body.
+        hits: The hits, in OpenSearch's format.
     """
     info = parsed.info
     if parsed.query.body.keys().isdisjoint(("_source", "stored_fields")):
@@ -182,7 +182,7 @@ def _demoted(rewritten: Rewritten, hits: Sequence[dict[str, Any]]) -> NDArray[np
 
     Args:
         rewritten: The rewritten search, with its options and the user's judgements.
-        hits: The hits.
+        hits: The hits, in OpenSearch's format.
 
     Returns:
         Boolean array of shape (n_hits,).
@@ -263,7 +263,7 @@ def add_reasons(
     The value is None if no judgement changed the rank of the hit.
 
     Args:
-        rewritten: The rewritten search.
+        rewritten: The rewritten search, which contains the feedback and the judged documents.
         hits: The hits of the requested page. They are modified in place, and must already have the key ``resift``.
         vectors: The vector of each hit, of shape (n_dimensions,), or None for a hit without a vector.
         start: The number of hits before the page.

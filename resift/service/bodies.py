@@ -106,7 +106,7 @@ def filtered(query: Body, condition: Body) -> Body:
     ``hybrid`` query the condition is added to its own ``filter``.
 
     Args:
-        query: The query.
+        query: The query, as JSON. It is not modified.
         condition: A clause that every hit must match.
     """
     hybrid = query.get("hybrid")
@@ -126,7 +126,7 @@ def check_search(search: Search, max_text: int, listed_only: bool) -> list[str]:
     """Check the size of a search's query and filter, or check both against the allow-list.
 
     Args:
-        search: The search.
+        search: The search request.
         max_text: The maximum length of each text in the query or the filter, in characters.
         listed_only: Whether to check against the allow-list (see :mod:`resift.query.allow_list`) instead of the size.
 
@@ -157,7 +157,7 @@ def options_of(search: Search, query: Query) -> Options:
     Options can be set in the request and in ``ext.resift`` of its search body. The request takes precedence.
 
     Args:
-        search: The request.
+        search: The search request.
         query: The parsed search body.
 
     Raises:

@@ -290,7 +290,7 @@ def count_facets(
     Args:
         engine: The search engine.
         index: The name of the searched index.
-        query: The query clause.
+        query: The query clause whose hits are counted.
         names: The names of the facet fields.
         ranges: For fields that are divided into ranges, the bounds of the ranges. For all other fields, the
             ``MAX_VALUES_OF_FACET`` most frequent values are counted.

@@ -159,7 +159,7 @@ class Config(Struct, frozen=True, kw_only=True):
         """Read the settings from ``RESIFT_*`` environment variables. Empty variables count as not set.
 
         Args:
-            environment: The environment variables.
+            environment: The environment variables, by name.
 
         Raises:
             BadInput: If a value is out of range or malformed.

@@ -175,7 +175,7 @@ def _drop_pipelines(engine: Engine, index: str, progress: Progress) -> dict[str,
     missing pipeline fail.
 
     Args:
-        engine: The search engine.
+        engine: The search engine. Only clusters have pipelines.
         index: The name of the deleted index.
         progress: A function that is called to report each step.
 

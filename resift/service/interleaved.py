@@ -74,7 +74,7 @@ class Interleaved:
         bytes, or if interleaving fails.
 
         Args:
-            search: The search.
+            search: The search request. Its session id identifies the user.
             run: A function that runs a search without interleaving.
 
         Returns:
@@ -169,7 +169,7 @@ def _page(search: Search) -> slice | None:
     """Return the range of hits on the requested page.
 
     Args:
-        search: The search request.
+        search: The search request, with ``start`` and ``size``, or with ``from`` and ``size`` in its body.
 
     Returns:
         A slice of the ranking, or None if the search is not interleaved, for example because it is sorted by a field,

@@ -87,7 +87,7 @@ class SearchService:
     are shared only between callers with the same headers.
 
     Args:
-        engine: The search engine.
+        engine: The search engine: an OpenSearch cluster or the embedded engine.
         model: The embedding model that encodes queries and documents.
         sessions: The search sessions, which contain relevance judgements.
         config: The settings of the service.
@@ -252,7 +252,7 @@ class SearchService:
         """Return all stored judgements of a search session, with an explanation of what was learned from them.
 
         Args:
-            session: The session.
+            session: The stored session.
             headers: The caller's HTTP headers. Only judgements of documents that this caller may read are returned. If
                 None, all judgements are returned.
             method: The feedback method to describe, or None for the method of the service's settings.
@@ -291,7 +291,7 @@ class SearchService:
         as ``did_you_mean``. If the rewriting fails, the hits have the engine's own order.
 
         Args:
-            search: The search request.
+            search: The search request, with the rights of its caller.
 
         Raises:
             ResiftError: If the search is malformed or not allowed, or the engine failed.
@@ -310,7 +310,7 @@ class SearchService:
         alias may have a filter, which lookups, scripts and suggesters would ignore.
 
         Args:
-            search: The search request.
+            search: The search request, with the rights of its caller.
 
         Raises:
             BadInput: If the query or the filter is malformed or too large.

@@ -85,7 +85,7 @@ class SampledWords:
     sample is read, there are no suggestions. Searches only wait for it if ``wait_seconds`` is set.
 
     Args:
-        engine: The search engine.
+        engine: The search engine, from which documents are sampled.
         model: The model whose word vectors relate words. If its rows are not word vectors, the packaged vectors are
             used.
         clock: A function that returns the time in seconds.
@@ -160,8 +160,8 @@ class SampledWords:
         not corrected. A query with more than 16 other words is not corrected at all. Errors are logged, not raised.
 
         Args:
-            query: The query text.
-            info: The searched index.
+            query: The query text as the user typed it.
+            info: The names and fields of the searched index.
             headers: The caller's HTTP headers.
             filter: A query clause. Corrections are limited to words of documents that match it.
 

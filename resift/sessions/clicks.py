@@ -70,7 +70,7 @@ class Clicks:
     Instances are thread-safe.
 
     Args:
-        log: The UBI log.
+        log: The UBI log, from which events and queries are read.
         engine: The search engine, which looks up the clicked documents.
         actions: The grade (-1 to 1) of each type of action, for example ``{"purchase": 1.0, "click": 0.5}``.
         seconds: The age in seconds after which events are ignored.

@@ -184,7 +184,7 @@ class FieldLoader:
         Args:
             judged: The judged documents. The key of a document is its row number in the arrays of the session's
                 :class:`Feedback`.
-            field: The field.
+            field: The vector or token field.
             headers: The caller's HTTP headers.
 
         Returns:
@@ -212,7 +212,7 @@ class FieldLoader:
 
         Args:
             index: The name of the index.
-            field: The field.
+            field: The vector or token field.
             headers: The caller's HTTP headers.
             ids: The ids of the documents.
 

@@ -61,7 +61,7 @@ class EncodedQuery(NamedTuple):
     """The text of a query together with its vector.
 
     Attributes:
-        text: The text.
+        text: The query text.
         vector: The vector, of shape (n_dimensions,).
         similarity: How the embedding model compares vectors: ``cosine`` or ``jaccard``.
     """
@@ -77,7 +77,7 @@ def _session_key(
     """Return a cache key for the data that a search in a session needs.
 
     Args:
-        info: The searched index.
+        info: The description of the searched index. The key depends on its name.
         options: The options of the search. The key depends on the feedback method.
         judgements: The judgements in the session. The key depends on the judged documents.
         needs: The fields whose vectors or tokens the search needs.
@@ -96,7 +96,7 @@ def scoped_feedback(
 
     Args:
         learned: The feedback that was learned from all judgements of the session, or None if there are none.
-        query: The query.
+        query: The text of the query, and its vector before the session moves it.
         background: A function that returns the vectors of random documents of the index, for comparison.
         carried: An additional factor for the weights of judgements that were made for other queries.
 
@@ -243,7 +243,7 @@ class KnowledgeLoader:
         """Fill the caches from which :meth:`load` takes the knowledge about a session.
 
         Args:
-            info: The index.
+            info: The names, fields and settings of the index that will be searched.
             options: The options of a search in the session.
             needs: The fields whose vectors or tokens must be loaded, and the query texts that must be encoded.
             headers: The HTTP headers of the caller, or None.
@@ -334,7 +334,7 @@ class KnowledgeLoader:
 
         Args:
             index: The name of the index or alias in which the documents were judged.
-            info: The searched index.
+            info: The names, fields and settings of the searched index.
             headers: The caller's HTTP headers.
         """
         try:
@@ -403,7 +403,7 @@ class KnowledgeLoader:
         - Its index no longer exists, may not be searched, or has vectors of another model.
 
         Args:
-            judgements: The judgements.
+            judgements: The judgements, which can be about documents of several indices.
             headers: The caller's HTTP headers.
 
         Returns:

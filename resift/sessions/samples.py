@@ -40,7 +40,7 @@ class Samples:
     they may be allowed to read different documents.
 
     Args:
-        engine: The search engine.
+        engine: The search engine, which chooses the documents.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -137,7 +137,7 @@ class WordSelector:
         document gets 0. All values are 1 if the index has fewer than 100 documents, or if the engine returns an error.
 
         Args:
-            words: The words.
+            words: The candidates for expansion words.
             info: The names and fields of the index.
             headers: The caller's HTTP headers.
 

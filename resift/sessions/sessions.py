@@ -117,7 +117,7 @@ class StoredSession:
         If there are then more than MAX_JUDGEMENTS judgements, the oldest steps are dropped.
 
         Args:
-            judgements: The additional judgements.
+            judgements: The additional judgements. Their attribute ``step`` is ignored.
         """
         number = self.judgements[-1].step + 1 if self.judgements else 1
         extended = [*self.judgements, *(replace(judgement, step=number) for judgement in judgements)]
@@ -169,7 +169,7 @@ class Sessions:
     A damaged session can be deleted. Methods that return several sessions leave out damaged sessions.
 
     Args:
-        store: The session store.
+        store: The session store, which contains the sessions of all callers.
         hours: The number of hours after which an unused session expires.
         clock: A function that returns the time in Unix seconds.
         caller: A function that returns the caller of the current request.
@@ -443,7 +443,7 @@ def check_id(session: str) -> str:
     """Check that a session id is well-formed, and return it.
 
     Args:
-        session: The session id.
+        session: The session id to check.
 
     Raises:
         BadInput: If the id is malformed.
@@ -493,7 +493,7 @@ def _encoded(session: StoredSession, version: Any) -> SessionRecord:
     To save space, the record contains each query and each index name only once.
 
     Args:
-        session: The session.
+        session: The session to store.
         version: The version of the stored record to overwrite, or None to create a new record. The store refuses to
             overwrite a record that has another version.
     """
@@ -526,7 +526,7 @@ class _Body(msgspec.Struct):
 
     Attributes:
         at: The time of creation in Unix seconds.
-        q: The distinct queries.
+        q: The distinct queries of all judgements.
         j: The judgements. Each consists of the number of the step, the time in milliseconds since creation, the
             position of the query in ``q``, the position of the index name in the record's index names, the document id
             and the grade.
@@ -546,7 +546,7 @@ def _decoded(id: str, stored: SessionRecord) -> StoredSession:
 
     Args:
         id: The id of the session.
-        stored: The record.
+        stored: The record, as the store returned it.
 
     Raises:
         SessionDamaged: If the record is invalid.

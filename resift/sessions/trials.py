@@ -304,7 +304,7 @@ def trial_report(trial: Trial, log: UbiLog, engine: Engine, actions: Actions, no
     A trial is an online experiment that compares rankings with and without users' feedback.
 
     Args:
-        trial: The trial.
+        trial: The trial to evaluate.
         log: The log of user events.
         engine: The search engine, which looks up the clicked documents.
         actions: The grade of each type of action. Actions with a positive grade count as clicks.
@@ -342,7 +342,7 @@ def client_outcomes(shown: Iterable[ShownPage], clicks: Iterable[tuple[str, str,
     receive clicks are left out.
 
     Args:
-        shown: The interleaved pages.
+        shown: The interleaved pages that were shown to the clients.
         clicks: Tuples of the client id, the document id and the time in Unix seconds.
         now: The current time in Unix seconds.
 

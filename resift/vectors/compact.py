@@ -50,7 +50,7 @@ def decode_vector(text: str) -> Floats | None:
     """Decode a vector that was encoded by :func:`encode_vector`.
 
     Args:
-        text: The base64 text.
+        text: The base64 text, as it is stored in a document.
 
     Returns:
         The vector, of shape (n_dimensions,). None if the text is not base64 or too short.

@@ -97,7 +97,7 @@ def _characters(texts: Sequence[str]) -> tuple[NDArray[np.uint32], NDArray[np.in
     """Concatenate texts into an array of characters.
 
     Args:
-        texts: The texts.
+        texts: The texts to concatenate.
 
     Returns:
         The code points of all characters, and the positions at which the texts start and end, of shape (n_texts + 1,).
@@ -126,7 +126,7 @@ def word_ids(lookup: NDArray[np.uint64], texts: Sequence[str]) -> tuple[NDArray[
 
     Args:
         lookup: The hash table of the vocabulary, as returned by :func:`build_lookup`.
-        texts: The texts.
+        texts: The texts to split.
 
     Returns:
         The row numbers for all texts in a single array, and the positions at which the texts start and end in this

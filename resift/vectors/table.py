@@ -118,7 +118,7 @@ class WordVectors:
         """Split texts into words, and return the row numbers of the known words.
 
         Args:
-            texts: The texts.
+            texts: The texts to split.
 
         Returns:
             The row numbers for all texts in a single array, and the positions at which the texts start and end in this
@@ -170,7 +170,7 @@ class WordVectors:
         """Create a table from the contents of a saved folder.
 
         Args:
-            words: The words.
+            words: The words, in the order of their vectors.
             arrays: The arrays by name, as returned by :meth:`arrays`.
             info: Information about the origin of the vectors.
 

@@ -63,7 +63,7 @@ class Vocabulary:
         documents: The distinct words of each sampled document.
         total: The number of documents in the index.
         stems: Whether the index's analyzer stems words, so that inflected forms of a word match each other.
-        table: The word vectors.
+        table: The word vectors, by which related words are found.
 
     Attributes:
         size: The number of sampled documents.
@@ -111,7 +111,7 @@ class Vocabulary:
         tenths, the related words get lower weights.
 
         Args:
-            text: The query.
+            text: The query text.
 
         Returns:
             By word of the query, its related words with their weights in (0, 1), nearest first. Empty if the query
