@@ -2,8 +2,7 @@
 
 The vector x of a word is converted to memberships u in K codewords, which tell how close x is to each codeword
 (equations 1 and 2). A text is represented by the weighted mean z of its words' memberships (equation 3), multiplied by
-a
-mask: s = r ⊙ z (equation 4). Word vectors, codebook V, width σ and mask r are trained so that the documents form pure
+a mask: s = r ⊙ z (equation 4). Word vectors, codebook V, width σ and mask r are trained so that the documents form pure
 clusters. Each class has a cluster centre.
 
 The loss is either the entropy of the classes within the clusters (equation 13) or, with ``tied`` clusters, the
