@@ -1,4 +1,8 @@
-"""An index as users make them by hand, with all that attaching must leave alone, and the commands on it."""
+"""An index that a user made without Resift, for tests of ``resift attach`` and ``detach``, and functions that run them.
+
+The index has an ingest pipeline, an alias with a filter, routing, an analyzer of its own and metadata. Attaching must
+not change any of these.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +31,7 @@ COUNT = 80
 SETTINGS: dict[str, Any] = {
     "number_of_shards": 2,
     "number_of_replicas": 0,
-    "refresh_interval": "-1",  # nothing that is needed is visible by chance
+    "refresh_interval": "-1",  # without automatic refreshes, a missing explicit refresh always fails the test
     "analysis": {"analyzer": {"shouting": {"tokenizer": "standard", "filter": ["uppercase"]}}},
 }
 MAPPINGS: dict[str, Any] = {
@@ -48,7 +52,11 @@ MAPPINGS: dict[str, Any] = {
 
 
 def source(n: int) -> dict[str, Any]:
-    """A document with a bit of everything; some of them have no text, or no words that the tests' model knows."""
+    """Return the document with the number n.
+
+    Every 50th document has no text, and another of each 50 has only a word without a vector in the tests' model. The
+    formats of the others alternate: a field is an object or has a dotted name, and a title is a string or a list.
+    """
     rng = np.random.default_rng(n)
     words = rng.choice(CONTENT_WORDS, 12).tolist()
     if n % 50 == 7:
@@ -70,12 +78,12 @@ def source(n: int) -> dict[str, Any]:
 
 
 def routed(n: int) -> dict[str, str]:
-    """Where a document is put; some are routed."""
+    """Return the ``routing`` parameter of a document's bulk action. Only every third document is routed."""
     return {"routing": f"r{n % 4}"} if n % 3 == 0 else {}
 
 
 class Index:
-    """An index with ``COUNT`` documents, a default pipeline of its own, and an alias with a filter."""
+    """An index with ``count`` documents, an ingest pipeline of the user as its default, and an alias with a filter."""
 
     def __init__(self, engine: OpenSearchEngine, count: int = COUNT) -> None:
         self.name = f"shop-{uuid.uuid4().hex[:8]}"
@@ -95,7 +103,7 @@ class Index:
         self.write(range(count))
 
     def write(self, numbers: Any) -> None:
-        """Write documents whole, as a client does."""
+        """Index documents by their numbers. Existing documents are replaced."""
         numbers = list(numbers)
         for start in range(0, len(numbers), 500):
             lines = []
@@ -104,33 +112,33 @@ class Index:
             self.bulk(lines)
 
     def bulk(self, lines: list[str]) -> list[dict[str, Any]]:
-        """Send a bulk request; return its items."""
+        """Send the lines of a bulk request, and return the items of the response."""
         answer = self.cluster.request("POST", f"/{self.name}/_bulk", "\n".join(lines) + "\n")
         return [next(iter(item.values())) for item in answer["items"]]
 
     def documents(self) -> dict[str, str]:
-        """The source of every document as it is stored, by its id."""
+        """Return the routing and the stored source of each document as a JSON string, by id."""
         self.cluster.request("POST", f"/{self.name}/_refresh")
         body = {"size": 10_000, "version": False, "query": {"match_all": {}}}
         hits = self.cluster.request("POST", f"/{self.name}/_search", body)["hits"]["hits"]
         return {hit["_id"]: json.dumps([hit.get("_routing"), hit["_source"]], ensure_ascii=False) for hit in hits}
 
     def mapping(self) -> dict[str, Any]:
-        """The mapping."""
+        """Return the mapping."""
         mapping: dict[str, Any] = self.cluster.request("GET", f"/{self.name}/_mapping")[self.name]["mappings"]
         return mapping
 
     def settings(self) -> dict[str, Any]:
-        """The settings by their flat names."""
+        """Return the settings by their flat names, such as ``index.number_of_shards``."""
         settings: dict[str, Any] = self.cluster.request("GET", f"/{self.name}/_settings", flat_settings="true")
         return dict(settings[self.name]["settings"])
 
     def aliases(self) -> Any:
-        """The aliases."""
+        """Return the response of the alias API."""
         return self.cluster.request("GET", f"/{self.name}/_alias")
 
     def close(self) -> None:
-        """Delete it with its pipelines."""
+        """Delete the index, and the pipelines of the user and of Resift."""
         self.engine.drop_if_exists(self.name)
         for kind, name in (
             ("ingest", f"{self.name}-own"),
@@ -142,7 +150,14 @@ class Index:
 
 
 def assert_right(index: Index, model: Model, fields: list[str], field: str = COMPACT_FIELD) -> None:
-    """Every document has the vector of its text, as exactly as its field has them."""
+    """Assert that each document has the vector of its text, except for the rounding error of the field's type.
+
+    Args:
+        index: The index.
+        model: The model that encoded the documents.
+        fields: The text fields.
+        field: The vector field. A name that starts with the name of the compact field means vectors of bytes.
+    """
     for one in index.engine.scan(index.name, field):
         assert one.vector is not None, one.id
         right = model.encode([document_text(one.source, fields)])[0]
@@ -151,7 +166,10 @@ def assert_right(index: Index, model: Model, fields: list[str], field: str = COM
 
 
 def own_model(vectors: WordVectors, folder: Path, seed: int) -> tuple[Model, str]:
-    """A model that no other test, nor another run of this one, has; and the folder that it is saved in."""
+    """Return a new model, and the folder in which it is saved.
+
+    No other test and no other test run has this model, because a random number is part of its seed.
+    """
     rows = (
         vectors.rows() + np.random.default_rng([seed, uuid.uuid4().int % 2**32]).normal(size=vectors.rows().shape) / 9
     )
@@ -160,10 +178,17 @@ def own_model(vectors: WordVectors, folder: Path, seed: int) -> tuple[Model, str
 
 
 def run(command: str, index: str, engine: str, *flags: str, status: int | tuple[int, ...] | None = 0) -> Result:
-    """``resift attach --vectors`` or ``detach`` on an index, with --yes.
+    """Run ``resift attach --vectors`` or ``resift detach`` on an index, with ``--yes``.
 
-    Random vectors do not improve searches, so they are only written with --force, and their weight would be 0. Here
-    they get the weight of the model.
+    Random vectors do not improve searches. The command therefore writes them only with ``--force``, and sets their
+    weight to 0. This function sets the weight of the model instead.
+
+    Args:
+        command: ``attach`` or ``detach``.
+        index: Name of the index.
+        engine: URL of the cluster.
+        flags: Further arguments of the command.
+        status: The expected exit status, or several allowed ones. None allows any.
     """
     vectors = ["--vectors", "--force"] if command == "attach" else []
     result = CliRunner().invoke(main, [command, index, "--engine", engine, "--yes", *vectors, *flags])
@@ -177,7 +202,7 @@ def run(command: str, index: str, engine: str, *flags: str, status: int | tuple[
 
 @pytest.fixture
 def shop(cluster: OpenSearchEngine) -> Iterator[Index]:
-    """The index, deleted at the end."""
+    """Return a new index. It is deleted at the end."""
     index = Index(cluster)
     yield index
     index.close()
@@ -185,18 +210,18 @@ def shop(cluster: OpenSearchEngine) -> Iterator[Index]:
 
 @pytest.fixture(scope="module")
 def own(vectors: WordVectors, tmp_path_factory: pytest.TempPathFactory) -> tuple[Model, str]:
-    """A model of this module's own."""
+    """Return a model that only this module's tests have, and its folder."""
     return own_model(vectors, tmp_path_factory.mktemp("own"), 1)
 
 
 @pytest.fixture(scope="module")
 def other(vectors: WordVectors, tmp_path_factory: pytest.TempPathFactory) -> tuple[Model, str]:
-    """Another one."""
+    """Return a second model like ``own``, and its folder."""
     return own_model(vectors, tmp_path_factory.mktemp("other"), 2)
 
 
 def remove_pipelines(cluster: Cluster, index: str) -> None:
-    """Remove the ingest pipeline of an index that Resift made, and our processor from its search pipelines."""
+    """Remove Resift's ingest pipeline of an index, and Resift's processor from the search pipelines for the index."""
     for name, one in find_rewriters(cluster).items():
         if one.index == index:
             remove_processor(cluster, name)

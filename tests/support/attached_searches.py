@@ -1,4 +1,7 @@
-"""A service with its installation in a cluster, and the commands and checks of tests that attach searches."""
+"""A service that is installed in a cluster, and the commands and checks of tests that attach an index to it.
+
+Attaching lets Resift rewrite an index's searches: a processor is added to the search pipeline of the index.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ MIXED: dict[str, Any] = {"phase_results_processors": [NORMALIZATION]}
 
 @dataclass
 class Served:
-    """A service with its installation in the cluster."""
+    """A service that is installed in the cluster."""
 
     app: Flask
     installer: Installer
@@ -85,14 +88,17 @@ def pipeline(index: Index, name: str) -> Any:
 
 
 def put_pipeline(index: Index, made: list[str], name: str, body: dict[str, Any]) -> str:
-    """Create a search pipeline of the user."""
+    """Create a search pipeline of the user, and return its name.
+
+    The pipeline is deleted at the end of the test, since its path is added to ``made`` (see the fixture).
+    """
     index.cluster.request("PUT", f"/_search/pipeline/{name}", body)
     made.append(f"/_search/pipeline/{name}")
     return name
 
 
 def set_default(index: Index, name: str | None, of: str = "") -> None:
-    """Set the default search pipeline of an index."""
+    """Set the default search pipeline of an index, or of ``of`` if it is given."""
     index.cluster.request("PUT", f"/{of or index.name}/_settings", {"index.search.default_pipeline": name})
 
 
@@ -105,7 +111,12 @@ def contents(index: Index) -> str:
 
 
 def kinds(body: dict[str, Any], of: str = "request_processors") -> list[str]:
-    """Return the kinds of the processors of a pipeline."""
+    """Return the types of the processors of a pipeline.
+
+    Args:
+        body: The pipeline.
+        of: The list of processors, such as ``request_processors``.
+    """
     return [next(iter(one)) for one in body.get(of, ())]
 
 
@@ -117,7 +128,14 @@ def asked(index: Index, name: str) -> dict[str, Any]:
 
 
 def is_rewritten(index: Index, served: Served, name: str | None, of: str = "") -> bool:
-    """Return whether a search in a session is rewritten, with or without naming a pipeline."""
+    """Return whether Resift rewrites a search in a session.
+
+    Args:
+        index: The index.
+        served: The service.
+        name: The search pipeline that the search names, or None for the default pipeline.
+        of: The index or alias that is searched instead of ``index``.
+    """
     scope = of or index.name
     post(served.app.test_client(), "/v1/feedback", index=scope, session="anna", query="river", relevant=["1"])
     body = {"query": WORDS, "ext": {"ml_inference": {"session": "anna"}}}

@@ -28,7 +28,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
 NEEDS = "needs Chromium"
-_REQUIRED = bool(os.environ.get("RESIFT_REQUIRE_BROWSER"))  # a copy, since tests remove settings
+_REQUIRED = bool(os.environ.get("RESIFT_REQUIRE_BROWSER"))  # read at import, since tests remove RESIFT_* variables
 _FLAGS = (
     "--headless=new",
     "--no-sandbox",
@@ -42,7 +42,7 @@ _FLAGS = (
     "--force-device-scale-factor=1",
     "--lang=en-US",
 )
-_PATIENCE = 40  # seconds, on a busy machine
+_PATIENCE = 40  # seconds until the page must be ready, also on a busy machine
 Driver = webdriver.Chrome
 
 
@@ -68,7 +68,7 @@ def served(app: Flask, port: int = 0) -> Iterator[BaseWSGIServer]:
 
 
 def chromium() -> tuple[str, str] | None:
-    """Return the paths of Chromium and its driver; None for a missing one."""
+    """Return the paths of Chromium and its driver, or None if one of them is missing."""
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     driver = shutil.which("chromedriver")
     return (browser, driver) if browser and driver else None

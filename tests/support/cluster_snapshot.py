@@ -1,4 +1,4 @@
-"""What a cluster has that an installation may touch."""
+"""The state of a cluster that an installation may change."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from resift.plugin.cluster.client import Cluster
 
 
 def snapshot(cluster: Cluster) -> dict[str, Any]:
-    """Everything in a cluster that an installation may touch."""
+    """Return the state of a cluster that an installation may change, for a comparison before and after."""
 
     def every(kind: str) -> list[str]:
         try:
@@ -16,7 +16,8 @@ def snapshot(cluster: Cluster) -> dict[str, Any]:
         except LookupError:
             return []
         known = (hit["_id"] for hit in found["hits"]["hits"])
-        # a search still finds for a second what was deleted, as by the tests before; a read by its id does not
+        # Searches find documents that were deleted less than a second ago, for example by the previous test. Reads by
+        # id do not.
         return sorted(id for id in known if cluster.find(f"/_plugins/_ml/{kind}/{id}"))
 
     state = cluster.request("GET", "/_cluster/state/metadata")["metadata"]

@@ -38,7 +38,11 @@ class Containers:
     environment: dict[str, str] = field(default_factory=dict)
 
     def run(self, *arguments: str, check: bool = True, timeout: float = 900) -> str:
-        """Run the engine, and return its output. Raises NoContainers with the engine's error message."""
+        """Run the engine, and return its output.
+
+        Raises:
+            NoContainers: If the engine reports an error.
+        """
         return self._run([self.command, *arguments], check, timeout)
 
     def composed(self, folder: Path, *arguments: str) -> str:
@@ -86,7 +90,11 @@ class Containers:
 
 
 def find_containers(scratch: Path) -> Containers:
-    """Return the container engine of this machine. Raises NoContainers if there is none with a compose command."""
+    """Return the container engine of this machine.
+
+    Raises:
+        NoContainers: If there is no engine with a compose command.
+    """
     reasons = []
     for command, compose in (("docker", ["docker", "compose"]), ("podman", ["podman-compose"])):
         found = Containers(command, compose)
@@ -117,8 +125,10 @@ def _configured(scratch: Path) -> Path:
 def python_image(containers: Containers, wanted: str) -> str:
     """Return the name of the official image python:X.Y-slim, or of an equivalent image.
 
-    The equivalent image is built from Debian packages and this machine's Python of the same version (pyenv). Raises
-    NoContainers if neither is possible.
+    The equivalent image is built from Debian packages and this machine's Python of the same version (pyenv).
+
+    Raises:
+        NoContainers: If neither is possible.
     """
     version = re.findall(r"python:(\d+\.\d+)-slim", wanted)[0]
     own = f"localhost/python:{version}-local"
@@ -144,7 +154,7 @@ def python_image(containers: Containers, wanted: str) -> str:
 
 
 def opensearch_image(containers: Containers, wanted: str) -> str:
-    """Return the name of the official OpenSearch image, or of one built from Maven artefacts with a Java runtime."""
+    """Return the name of the official OpenSearch image, or of an image built from Maven artefacts and a Java."""
     newest = release()
     own = f"localhost/opensearch:{newest.version}-local"
     if found := next(filter(containers.has, (wanted, own)), None):

@@ -201,7 +201,7 @@ DIM = 8
 
 
 def vectors(space: str) -> ModelDescription:
-    """Return a function that creates vectors (DIM,) for a k-NN space."""
+    """Return the description of a model for a k-NN index with this space type. It has DIM dimensions."""
     return SimpleNamespace(name="random", hash="0" * 16, dim=DIM, space_type=space, bags=None)
 
 

@@ -6,7 +6,7 @@ from resift.contracts.testing import TEXTS, documents, ids, knn_body
 
 __all__ = ["CONTENT_WORDS", "TEXTS", "documents", "ids", "knn_body"]
 
-# Words with vectors in the tests' model. It has vectors of three further meaningless words.
+# The words with a meaning that have vectors in the tests' model. Its other words are the three stop words.
 CONTENT_WORDS = [
     "fire",
     "bush",

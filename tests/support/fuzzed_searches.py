@@ -108,7 +108,7 @@ _SENSIBLE: dict[str, list[Any]] = {
     "search_after": [[1], [1, "x"]],
 }
 SENSIBLE = {key: values for keys, values in _SENSIBLE.items() for key in keys.split()}
-# keys that clauses require
+# Keys that clauses require.
 NEEDED = "query queries value field path distance vector k filter positive negative negative_boost terms like "
 NEEDED += "values ranges interval origin scale pivot script lang source params query_value pattern prefix term "
 NEEDED += "intervals filters buckets_path text rescore_query query_text top_left bottom_right lat lon "
@@ -230,7 +230,7 @@ def unlisted_clauses() -> list[Body]:
     ]
 
 
-# one that the check of brackets does not see, and a short one
+# The first script has deeply nested operators, which a check of the brackets does not notice. The second never ends.
 SCRIPTS: list[Any] = [{"lang": "expression", "source": "-" * 30_000 + "1"}, "while (true) {}"]
 
 

@@ -1,8 +1,12 @@
-"""What stands before a cluster that Amazon manages, written from its documentation: a front of a node of our own.
+"""A server that behaves like a domain of Amazon OpenSearch Service according to its documentation, in front of a node.
 
-It takes HTTPS requests with a signature (Signature Version 4) alone, changes no setting of the cluster that is not on
-its list, and makes connectors only for HTTPS endpoints with the ARN of a secret and of a role. It puts the secret's
-value in its place, as the domain does, and reads no parameters of a POST that is signed.
+The server
+
+- only accepts HTTPS requests that are signed with Signature Version 4,
+- only allows changes of some cluster settings,
+- only creates connectors to HTTPS endpoints, with the ARNs of a secret and a role, and replaces references to the
+  secret by its values,
+- ignores the query parameters of signed POST requests.
 """
 
 from __future__ import annotations
@@ -18,14 +22,25 @@ from typing import Any
 from urllib.parse import urlsplit
 
 ACCESS, SECRET, REGION = "AKIDEXAMPLE", "secret", "eu-north-1"
-# of those that its documentation lists, all that are a cluster's and can be set to anything
+# The cluster settings that the documentation allows, without settings that only allow certain values. Names that end in
+# a dot are prefixes.
 _MAY_BE_SET = ("action.auto_create_index", "cluster.max_shards_per_node", "indices.breaker.", "search.max_buckets")
 _ANONYMOUS = "User: anonymous is not authorized to perform: es:ESHttp{} because no resource-based policy allows it"
 _WRONG = "The request signature we calculated does not match the signature you provided."
 
 
 class Front:
-    """HTTPS at ``url`` with a certificate of one's own, for the server at ``target``; ``requests`` are what came."""
+    """An HTTPS server that forwards requests to another server.
+
+    Args:
+        target: The URL of the other server.
+        certificate: The certificate of the HTTPS server.
+        key: Its private key.
+
+    Attributes:
+        url: The address of the HTTPS server.
+        requests: Method and path of each request so far.
+    """
 
     def __init__(self, target: str, certificate: Path, key: Path) -> None:
         self.target, self.requests = target, list[tuple[str, str]]()
@@ -61,7 +76,7 @@ class Front:
         self.thread.start()
 
     def answer(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
-        """Status and body of the answer: the server's behind it."""
+        """Forward a request, and return the status and the body of the response."""
         parts = urlsplit(self.target)
         connection = HTTPConnection(str(parts.hostname), parts.port, timeout=60)
         kept = {name: headers[name] for name in ("Content-Type", "Authorization", "X-Api-Key") if name in headers}
@@ -72,15 +87,26 @@ class Front:
         return found
 
     def close(self) -> None:
-        """End it."""
+        """Stop the server."""
         self.server.shutdown()
         self.thread.join()
         self.server.server_close()
 
 
 class ManagedDomain(Front):
-    """A domain over the node at ``target``: ``secrets`` by their ARNs, and ``endpoints``, of HTTPS, as the node, which
-    does not trust our certificates, reaches them without."""
+    """A server that restricts requests to a node, as Amazon OpenSearch Service does.
+
+    Args:
+        target: The URL of the node.
+        certificate: The certificate of the HTTPS server.
+        key: Its private key.
+        secrets: The values of secrets by ARN.
+        endpoints: HTTPS endpoints for connectors → their addresses without HTTPS. The node calls these, because it does
+            not trust the tests' certificates.
+
+    Attributes:
+        refused: The error message of each refused request.
+    """
 
     def __init__(
         self, target: str, certificate: Path, key: Path, secrets: Mapping[str, Any], endpoints: Mapping[str, str]
@@ -101,7 +127,7 @@ class ManagedDomain(Front):
         return super().answer(method, path, unsigned, body)
 
     def settings_asked(self, *methods: str) -> list[tuple[str, str]]:
-        """The requests for settings of the cluster that came."""
+        """Return method and path of each request for cluster settings with one of these methods."""
         return [one for one in self.requests if one[1].startswith("/_cluster/settings") and one[0] in methods]
 
     def _refusal(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> str:
@@ -119,7 +145,7 @@ class ManagedDomain(Front):
         return ""
 
     def _signed(self, method: str, path: str, sent: Mapping[str, str], body: bytes) -> str:
-        """The header that AWS's own library makes of the request."""
+        """Return the Authorization header that AWS's own library creates for the request."""
         from botocore.auth import SigV4Auth
         from botocore.awsrequest import AWSRequest
         from botocore.credentials import Credentials

@@ -34,7 +34,7 @@ def plugin_archive(version: str) -> Path:
         version: A version of OpenSearch, such as 3.6.0.
 
     Raises:
-        NodeUnavailable: Maven or a JDK is missing, or the build failed.
+        NodeUnavailable: If Maven or a JDK is missing, or the build fails.
     """
     with locked(cache_folder() / "native"):
         archive = cache_folder() / "native" / f"resift-{version}-{_source_hash()}.zip"

@@ -1,14 +1,20 @@
-"""A real OpenSearch node for the tests, from Maven artefacts: needs Maven and Java >= 21, no Docker engine.
+"""Start an OpenSearch node for tests from Maven artefacts. It needs Maven and Java 21 or later, but no containers.
 
     python tests/support/node.py start [--port 9200] [--version 2.19.1] | status | stop [--port 9200]
 
-``stop`` ends all nodes that were started so, or the one on the port. ``start(port=0)`` does the same as ``start`` from
-Python, and ``start_cluster`` starts several nodes that form one cluster, each of which can be killed, frozen and
-brought back. The assembled distribution stays in one folder between runs (``RESIFT_NODE_DIR``); every start has data,
-logs and settings of its own, removed when the node stops, so several nodes may run side by side. OpenSearch refuses
-root: root starts it as ``RESIFT_NODE_USER`` (nobody). ``RESIFT_NODE_HEAP`` (1g) is the node's heap,
-``RESIFT_NODE_TIMEOUT`` (180) the seconds it may take to answer, ``RESIFT_NODE_VERSION`` (3.6.0) its
-version.
+``stop`` stops all nodes that ``start`` has started, or only the node on the port. In Python, :func:`start` starts a
+node, and :func:`start_cluster` starts several nodes of one cluster, which can be killed, frozen and restarted.
+
+The assembled distribution is cached in a folder (``RESIFT_NODE_DIR``). Each node has its own folder for data, logs and
+settings, so several nodes can run at the same time. The folder is deleted when the node stops. OpenSearch does not run
+as root: if root calls this script, the node runs as another user.
+
+Environment variables:
+
+- ``RESIFT_NODE_USER``: The user of nodes that root starts (default: nobody).
+- ``RESIFT_NODE_HEAP``: The heap of a node (default: 1g).
+- ``RESIFT_NODE_TIMEOUT``: Seconds until a node must answer (default: 180).
+- ``RESIFT_NODE_VERSION``: Version of OpenSearch (default: 3.6.0).
 """
 
 from __future__ import annotations
@@ -47,19 +53,27 @@ from node_releases import release
 from node_security import Certificates
 from ports import free_ports
 
-STAYS = 0  # the owner of a node that outlives the process that started it
+STAYS = 0  # the owner of a node that continues to run when the process that started it ends
 MEMORY = Path("/dev/shm")
-ROOM = 4 * 2**30  # free bytes that it must have for a node's data
-# what Java is told besides for a quick node: to compile quickly, nothing twice, and to believe what is in a class file
+ROOM = 4 * 2**30  # free bytes that the memory file system must have for the data of a node
+# Options of Java for a quick node: compile only once, with few optimizations, and do not verify classes.
 _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 
 
 @dataclass(frozen=True)
 class Launch:
-    """How a node's process is started: the distribution, Java, its settings, what Java is told besides, its
-    certificates where it has the security plugin, and whether it is quick: it starts sooner and takes half as much of
-    the CPU for an index, as it compiles quickly, has its data in memory, and has no agent that walks the stack at each
-    file and connection for whether a plugin may open it. One whose speed is measured is not."""
+    """How the process of a node is started.
+
+    Attributes:
+        home: The folder of the distribution.
+        java: The Java runtime.
+        settings: Settings of the node.
+        java_options: Further options of Java.
+        certificates: The certificates for the security plugin, or None without this plugin.
+        quick: Whether the node must start quickly. Java then compiles less, the data are in memory if possible, and
+            OpenSearch's agent, which checks the rights of plugins at each file and connection, is missing. Such a node
+            is not suitable for measurements of speed.
+    """
 
     home: Path
     java: Java
@@ -70,14 +84,27 @@ class Launch:
 
     @property
     def options(self) -> str:
-        """What Java is told besides, with the classes of the agent, which OpenSearch needs without the agent too."""
+        """Further options of Java.
+
+        A quick node has no agent. OpenSearch needs classes of the agent nevertheless, so they are added to the class
+        path.
+        """
         jars = sorted(self.home.glob("agent/opensearch-agent-bootstrap-*.jar")) if self.quick else []
         return " ".join([self.java_options, *(f"-Xbootclasspath/a:{jar}" for jar in jars)])
 
 
 @dataclass
 class Node:
-    """A node and the folder of its run. It must not outlive the process `owner`, unless that is STAYS."""
+    """A node and the folder with its data, logs and settings.
+
+    Attributes:
+        run: The folder.
+        owner: The id of the process that started the node and must stop it, or STAYS.
+        pid: The id of the node's process, which leads a process group.
+        url: The address of the node, or "" before :meth:`wait`.
+        process: The node's process if this process started it.
+        how: How the process is started. None for a node of another process.
+    """
 
     run: Path
     owner: int
@@ -87,7 +114,7 @@ class Node:
     how: Launch | None = None
 
     def launch(self) -> None:
-        """Start its process, in a group of its own, with what its folder holds; it has data after :meth:`kill`."""
+        """Start the node's process in a new process group, with the data of earlier processes in its folder."""
         assert self.how is not None
         (self.run / "logs/http.ports").unlink(missing_ok=True)
         self.process = _launch(self.how, self.run)
@@ -95,42 +122,42 @@ class Node:
         self.save()
 
     def wait(self, nodes: int = 1) -> None:
-        """Wait until it is healthy, and sees so many nodes of its cluster."""
+        """Wait until the node is healthy and its cluster has at least ``nodes`` nodes."""
         self.url = _wait_until_healthy(self, nodes)
         self.save()
 
     def kill(self) -> None:
-        """End it at once, as a power cut does; its folder stays."""
+        """End the process at once, as a power failure would. Its folder is not deleted."""
         os.killpg(self.pid, signal.SIGKILL)
         if self.process is not None:
             self.process.wait()
 
     def freeze(self) -> None:
-        """Have it answer nothing and lose no connection, as a machine that swaps or is paused."""
+        """Pause the process: connections stay open, but are not answered, as by a machine that is swapping."""
         os.killpg(self.pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Go on after :meth:`freeze`."""
+        """Resume after :meth:`freeze`."""
         os.killpg(self.pid, signal.SIGCONT)
 
     def save(self) -> None:
-        """Note the node in its folder, for `stop` in another process and for clearing up after a crash."""
+        """Write owner, process id and address to the folder, so that another process can stop the node."""
         state = {"owner": self.owner, "pid": self.pid, "url": self.url}
         (self.run / "node.json").write_text(json.dumps(state))
 
     def alive(self) -> bool:
-        """Whether its process runs, and is not a later one that was given the same number."""
+        """Return whether the process runs. A later process with the same id does not count."""
         if self.process is not None:
             return self.process.poll() is None
         return str(self.run) in _command_line(self.pid)
 
     def stop(self) -> None:
-        """End the node's process group, by force if it does not go by itself, and remove its folder."""
+        """Stop the process group, if necessary by SIGKILL after 30 seconds, and delete the node's folder."""
         for signal_number, patience in ((signal.SIGTERM, 30), (signal.SIGKILL, 10)):
             if self.pid and self.alive():
                 with suppress(ProcessLookupError):
                     os.killpg(self.pid, signal_number)
-                    os.killpg(self.pid, signal.SIGCONT)  # one that is frozen ends when it goes on
+                    os.killpg(self.pid, signal.SIGCONT)  # a frozen process only ends when it resumes
                 deadline = time.monotonic() + patience
                 while self.alive() and time.monotonic() < deadline:
                     time.sleep(0.1)
@@ -147,10 +174,20 @@ def start(
     certificates: Certificates | None = None,
     native: bool = False,
 ) -> Node:
-    """Start a node on `port` (0: a free one), assembled first if need be, and wait until it is healthy.
+    """Start a node, and wait until it is healthy. The distribution is assembled first if it is not in the cache.
 
-    It is stopped when this process ends, unless it `stays`. With `certificates` it has the security plugin, and no
-    user yet but whoever has the administrator's. With ``native`` it has Resift's own plugin (``plugin/native``).
+    Args:
+        port: The HTTP port. 0 means a free port.
+        stays: Whether the node continues to run when this process ends.
+        version: Version of OpenSearch, by default that of RESIFT_NODE_VERSION.
+        heap: The heap, such as 768m, by default that of RESIFT_NODE_HEAP.
+        quick: Whether the node must start quickly (see :class:`Launch`).
+        certificates: Certificates for the security plugin. Only the administrator's certificate gives access, because
+            the node has no users. None starts a node without the plugin.
+        native: Whether the node has Resift's plugin (``plugin/native``).
+
+    Raises:
+        NodeUnavailable: If something is missing on this machine, or the node does not start.
     """
     alone = {"discovery.type": "single-node", "http.port": port, "transport.port": 0}
     return _start([alone], heap, quick, stays, version, certificates, [native])[0]
@@ -159,9 +196,16 @@ def start(
 def start_cluster(
     nodes: int = 3, heap: str = "768m", quick: bool = True, native: Sequence[bool] | None = None
 ) -> list[Node]:
-    """Start nodes that form one cluster, as :func:`start` does; each keeps its ports when it is launched again.
+    """Start nodes that form one cluster, and wait until they are healthy. Each node has the same ports after a restart.
 
-    `native` says of each node whether it has Resift's own plugin.
+    Args:
+        nodes: Number of nodes.
+        heap: The heap of each node.
+        quick: Whether the nodes must start quickly (see :class:`Launch`).
+        native: For each node, whether it has Resift's plugin. By default no node has it.
+
+    Raises:
+        NodeUnavailable: If something is missing on this machine, or a node does not start.
     """
     ports = free_ports(2 * nodes)
     seeds = [f"127.0.0.1:{port}" for port in ports[nodes:]]
@@ -188,7 +232,7 @@ def _start(
     certificates: Certificates | None = None,
     native: Sequence[bool] = (False,),
 ) -> list[Node]:
-    """Nodes with these settings each, once they are healthy and see one another."""
+    """Start a node with each of these settings, and wait until the nodes are healthy and form a cluster."""
     cache, nodes = cache_folder(), []
     wanted = release(version, secured=certificates is not None)
     plugin = plugin_archive(wanted.version) if any(native) else None
@@ -221,31 +265,31 @@ def _start(
 
 
 def running() -> list[Node]:
-    """The nodes that were started to stay and still run."""
+    """Return the running nodes that were started with ``stays``."""
     return [node for node in _nodes(cache_folder()) if node.owner == STAYS and node.alive()]
 
 
 def _nodes(cache: Path) -> Iterator[Node]:
-    """Every node noted in the cache folder, running or not."""
+    """Yield each node with a state file in the cache folder, whether it runs or not."""
     for state in cache.glob("run-*/node.json"):
         with suppress(OSError, ValueError):
             yield Node(state.parent, **json.loads(state.read_text()))
 
 
 def _clear_up(cache: Path) -> None:
-    """Stop nodes whose owner was killed before it could, and remove what stopped nodes left behind."""
+    """Stop nodes whose owner ended without stopping them, and delete the folders of nodes that no longer run."""
     for node in _nodes(cache):
         if not (node.alive() if node.owner == STAYS else _command_line(node.owner)):
             node.stop()
 
 
 def _stop_at_exit(node: Node) -> None:
-    if node.owner == os.getpid():  # not in a fork of the process that started it
+    if node.owner == os.getpid():  # a fork of the process that started the node must not stop it
         node.stop()
 
 
 def _command_line(pid: int) -> str:
-    """The command line of a process, empty when there is no such process."""
+    """Return the command line of a process, or "" if the process does not exist."""
     if Path("/proc/self/cmdline").exists():
         with suppress(OSError):
             return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
@@ -255,12 +299,16 @@ def _command_line(pid: int) -> str:
 
 
 def _data_in_memory(run: Path) -> Path:
-    """The folder of a run's data, if they are in memory."""
+    """Return the folder for a node's data in the memory file system."""
     return MEMORY / f"resift-node-{run.name}"
 
 
 def _prepare(how: Launch, run: Path) -> None:
-    """Give a run its own folders and settings; without the JVM options that write into the distribution."""
+    """Create the folders and the settings of a node.
+
+    JVM options that would write into the distribution are removed. So are options for which Java has no module, and the
+    agent of a quick node.
+    """
     shutil.copytree(how.home / "config", run / "config")
     for name in ("logs", "tmp"):
         (run / name).mkdir()
@@ -282,7 +330,7 @@ def _prepare(how: Launch, run: Path) -> None:
 
 
 def _launch(how: Launch, run: Path) -> subprocess.Popen[bytes]:
-    """Start the process, in a group of its own; it writes the address that it got to logs/http.ports."""
+    """Start the process of a node in a new process group. The process writes its address to logs/http.ports."""
     settings = {
         "path.data": (run / "data").resolve(),
         "path.logs": run / "logs",
@@ -296,7 +344,7 @@ def _launch(how: Launch, run: Path) -> subprocess.Popen[bytes]:
     command = [str(how.home / "bin/opensearch"), *(f"-E{key}={value}" for key, value in settings.items())]
     inherited = environment(how.home, run / "config", how.java)
     own = {"OPENSEARCH_TMPDIR": str(run / "tmp"), "HOME": str(run)}
-    own["OPENSEARCH_JAVA_OPTS"] = f"{inherited['OPENSEARCH_JAVA_OPTS']} {how.options}"  # the last heap counts
+    own["OPENSEARCH_JAVA_OPTS"] = f"{inherited['OPENSEARCH_JAVA_OPTS']} {how.options}"  # Java uses the last heap size
     with open(run / "console.log", "wb") as log:
         return subprocess.Popen(
             command,
@@ -311,7 +359,11 @@ def _launch(how: Launch, run: Path) -> subprocess.Popen[bytes]:
 
 
 def _wait_until_healthy(node: Node, nodes: int) -> str:
-    """The node's URL, once it is healthy and sees so many nodes; where it never is, an error with its log's end."""
+    """Return the URL of a node when it is healthy and its cluster has at least ``nodes`` nodes.
+
+    Raises:
+        NodeUnavailable: If the node stops or is not healthy in time. The message contains the end of the log.
+    """
     patience = float(os.environ.get("RESIFT_NODE_TIMEOUT") or 180)
     certificates = node.how.certificates if node.how is not None else None
     scheme, context = ("http", None) if certificates is None else ("https", certificates.context())
@@ -329,7 +381,7 @@ def _wait_until_healthy(node: Node, nodes: int) -> str:
 
 
 def _start_command(port: int, version: str) -> str:
-    """Start a node to stay on `port`, unless one is there already; its URL."""
+    """Return the URL of the running node on a port. Start a node if there is none."""
     for node in running():
         if node.url.endswith(f":{port}"):
             return node.url
@@ -337,7 +389,7 @@ def _start_command(port: int, version: str) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command line; the exit status is 1 for no node and 3 for `status` when none runs."""
+    """Run the command line. Exit status 1 means that no node could be started, and 3 that no node runs (``status``)."""
     parser = argparse.ArgumentParser(description="Start, stop or show an OpenSearch node for the tests.")
     parser.add_argument("command", choices=["start", "stop", "status"])
     parser.add_argument("--port", type=int, help="to start on (default: 9200), or of the node to stop or show")

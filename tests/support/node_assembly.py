@@ -1,4 +1,4 @@
-"""OpenSearch with the plugins that Resift uses, assembled from Maven artefacts: what node.py starts."""
+"""Assemble OpenSearch with the plugins that Resift uses from Maven artefacts, for node.py."""
 
 from __future__ import annotations
 
@@ -32,7 +32,13 @@ _JAVA_17 = 61  # version number of class files for Java 17
 
 @dataclass(frozen=True)
 class Java:
-    """A Java runtime that the node's user can run."""
+    """A Java runtime that the node's user can run.
+
+    Attributes:
+        home: Its folder.
+        version: Its major version, such as 21.
+        has_vector_module: Whether it has the module jdk.incubator.vector, which OpenSearch uses if it exists.
+    """
 
     home: Path
     version: int
@@ -40,7 +46,13 @@ class Java:
 
 
 def cache_folder() -> Path:
-    """The folder that stays between runs; for root one that the node's user can reach."""
+    """Return the folder for distributions and nodes: RESIFT_NODE_DIR, or a default. It is created if it does not exist.
+
+    Root's default is in /var/tmp, because the node's user must be able to read it.
+
+    Raises:
+        NodeUnavailable: If the folder belongs to another user.
+    """
     user_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     default = Path("/var/tmp") if os.geteuid() == 0 else user_cache
     folder = Path(os.environ.get("RESIFT_NODE_DIR") or default / "resift-node").absolute()
@@ -54,7 +66,7 @@ def cache_folder() -> Path:
 
 @contextmanager
 def locked(cache: Path) -> Iterator[None]:
-    """Hold the cache folder for one process at a time."""
+    """Lock the cache folder, so that only one process at a time changes it."""
     cache.mkdir(exist_ok=True)
     with open(cache / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -62,7 +74,11 @@ def locked(cache: Path) -> Iterator[None]:
 
 
 def node_user() -> dict[str, Any]:
-    """The arguments that make `subprocess` run as the node's user; none unless we are root."""
+    """Return arguments that let ``subprocess`` run a process as the node's user. They are only needed for root.
+
+    Raises:
+        NodeUnavailable: If the user does not exist.
+    """
     if os.geteuid() != 0:
         return {}
     name = os.environ.get("RESIFT_NODE_USER") or "nobody"
@@ -75,7 +91,13 @@ def node_user() -> dict[str, Any]:
 
 
 def find_java(release: Release) -> Java:
-    """The first complete Java that the release runs on, of: OPENSEARCH_JAVA_HOME, JAVA_HOME, the PATH, /usr/lib/jvm."""
+    """Return the first complete Java runtime whose version the release supports.
+
+    OPENSEARCH_JAVA_HOME, JAVA_HOME, the PATH and /usr/lib/jvm are searched, in this order.
+
+    Raises:
+        NodeUnavailable: If there is no such runtime.
+    """
     for home in java_homes():
         java = _probe_java(home)
         if java is not None and java.version in release.java:
@@ -89,7 +111,19 @@ def find_java(release: Release) -> Java:
 
 
 def assemble(cache: Path, release: Release, java: Java) -> Path:
-    """The folder of the distribution with its plugins; renamed into place, so it is whole or absent."""
+    """Return the folder of a release with its plugins. It is assembled if it is not in the cache folder.
+
+    The distribution is assembled in a temporary folder, which is renamed at the end. The folder is therefore complete
+    if it exists.
+
+    Args:
+        cache: The cache folder.
+        release: The release.
+        java: The Java runtime that installs the plugins.
+
+    Raises:
+        NodeUnavailable: If the artefacts cannot be fetched, or the plugins cannot be installed.
+    """
     stamp = hashlib.sha256(repr(release).encode()).hexdigest()[:8]
     home = cache / f"opensearch-{release.version}-{stamp}"
     if home.exists():
@@ -148,7 +182,7 @@ def fetch(artefacts: Sequence[Artefact], folder: Path, name: str) -> list[Path]:
         The path of each copy, in the order of ``artefacts``.
 
     Raises:
-        NodeUnavailable: Maven is not installed, or could not fetch the artefacts.
+        NodeUnavailable: If Maven is not installed, or cannot fetch the artefacts.
     """
     maven = shutil.which("mvn")
     if maven is None:
@@ -161,7 +195,7 @@ def fetch(artefacts: Sequence[Artefact], folder: Path, name: str) -> list[Path]:
 
 
 def environment(home: Path, config: Path, java: Java) -> dict[str, str]:
-    """The environment of the distribution's own scripts."""
+    """Return the environment variables for the scripts of a distribution."""
     heap = os.environ.get("RESIFT_NODE_HEAP") or "1g"
     ignored = ("JAVA_OPTS", "JAVA_TOOL_OPTIONS")
     inherited = {name: value for name, value in os.environ.items() if name not in ignored}
@@ -174,7 +208,7 @@ def environment(home: Path, config: Path, java: Java) -> dict[str, str]:
 
 
 def tail(text: str, lines: int = 25) -> str:
-    """The last lines of a log without its stack frames, for an error's message."""
+    """Return the last lines of a log without stack frames."""
     messages = [line for line in text.strip().splitlines() if not line.lstrip().startswith("at ")]
     return "\n".join(messages[-lines:])
 
@@ -204,7 +238,7 @@ def _lower_version(jar: Path) -> None:
 
 
 def _add_module(home: Path, release: Release, module: Module, jars: list[Path]) -> None:
-    """Give the distribution a module, with the descriptor and the permissions that its archive would have."""
+    """Add a module to the distribution, with the descriptor and the permissions that its archive would contain."""
     folder = home / "modules" / module.name
     folder.mkdir()
     for jar in jars:
@@ -232,7 +266,16 @@ def _install_plugins(home: Path, archives: list[Path], java: Java) -> None:
 
 
 def run(command: list[str], failure: str, **options: Any) -> None:
-    """Run a command to its end; an error that says `failure`, with the end of the output, when it fails."""
+    """Run a command, and wait until it ends.
+
+    Args:
+        command: The command and its arguments.
+        failure: The start of the error message.
+        options: Further arguments of ``subprocess.run``.
+
+    Raises:
+        NodeUnavailable: If the command fails. The message contains the end of its output.
+    """
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, **options)
     if done.returncode != 0:
         raise NodeUnavailable(f"{failure}:\n{tail(done.stdout + done.stderr)}")
@@ -250,7 +293,7 @@ def java_homes() -> Iterator[Path]:
 
 
 def _probe_java(home: Path) -> Java | None:
-    """The Java under `home` as the node's user sees it, or None when there is no complete one."""
+    """Return the Java runtime in a folder. None if it is missing or incomplete, or if the node's user cannot run it."""
     command = [str(home / "bin/java"), "--list-modules"]
     try:
         listed = subprocess.run(command, capture_output=True, text=True, cwd="/", timeout=60, **node_user())
@@ -264,7 +307,7 @@ def _probe_java(home: Path) -> Java | None:
 
 
 def _has_thai_data(home: Path) -> bool:
-    """Whether Java can split Thai words. Trimmed runtimes cannot, and then no index can be created."""
+    """Return whether Java can split Thai words. Reduced runtimes cannot, and OpenSearch then cannot create an index."""
     with (
         open(home / "lib/modules", "rb") as file,
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as image,
@@ -273,7 +316,7 @@ def _has_thai_data(home: Path) -> bool:
 
 
 def _let_everyone_run(folder: Path) -> None:
-    """Make a tree readable by every user and its programs executable: archives come without these bits."""
+    """Make all files readable and all programs executable for each user. Archives do not contain these permissions."""
     for path in [folder, *folder.rglob("*")]:
         if not path.is_symlink():
             runs = path.is_dir() or path.parent.name == "bin"

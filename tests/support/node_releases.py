@@ -1,4 +1,4 @@
-"""The releases of OpenSearch that the tests' nodes are assembled of, and the artefacts of each in Maven Central."""
+"""The releases of OpenSearch that the tests use, and their artefacts in Maven Central."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 NEWEST = "3.6.0"
-NEWEST_CORE = "3.8.0"  # without the plugins for vectors and models, of which Maven Central has none for this version
+NEWEST_CORE = "3.8.0"  # Maven Central has no plugins for vectors and models for this version
 VARIABLE = "RESIFT_NODE_VERSION"
 Artefact = tuple[str, str, str, str]  # group, name, version, type
 _GROUP = "org.opensearch.plugin"
@@ -15,7 +15,7 @@ _PLUGINS = ("opensearch-job-scheduler", "opensearch-knn", "opensearch-ml-plugin"
 
 
 class NodeUnavailable(RuntimeError):
-    """No node can be had here; the message says what is missing and what to do about it."""
+    """No node can be started on this machine. The message says what is missing, and how to fix it."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,14 @@ class Module:
 
 @dataclass(frozen=True)
 class Release:
-    """A version, the versions of Java that it runs on, its plugins in the order in which they need one another, and
-    the modules that its distribution lacks."""
+    """A version of OpenSearch, and what a distribution of it consists of.
+
+    Attributes:
+        version: The version.
+        java: The major versions of Java that it supports.
+        plugins: Its plugins. Each plugin comes after the plugins that it requires.
+        modules: Modules that are missing in the distribution in Maven Central.
+    """
 
     version: str
     java: range
@@ -68,7 +74,7 @@ class Release:
         yield from module.jars
 
     def artefacts(self) -> list[Artefact]:
-        """All that has to be fetched."""
+        """Return all artefacts of the release: the distribution, plugins and modules."""
         jars = {jar for module in self.modules for jar in self.jars(module)}
         distributions = {module.distribution for module in self.modules if module.distribution}
         return [self.distribution, *self.archives, *sorted(jars | distributions)]
@@ -150,7 +156,8 @@ _MODULES_2_19 = (
     ),
 )
 
-# OpenSearch 2 needs Java's security manager, which Java 24 removed. Its security plugin was published once.
+# OpenSearch 2 needs Java's security manager, which Java 24 removed. Maven Central has OpenSearch's security plugin only
+# for 2.19.1.
 _RELEASES = (
     Release(NEWEST, range(21, 100)),
     Release(NEWEST_CORE, range(21, 100), plugins=()),
@@ -160,9 +167,14 @@ _RELEASES = (
 
 
 def release(version: str = "", secured: bool = False) -> Release:
-    """The release of a version, by default that of RESIFT_NODE_VERSION, or the newest.
+    """Return a release.
 
-    Raises NodeUnavailable if it is not known, or its security plugin is not published where it is to be ``secured``.
+    Args:
+        version: The version, by default that of RESIFT_NODE_VERSION, or else the newest.
+        secured: Whether the release must contain the security plugin.
+
+    Raises:
+        NodeUnavailable: If there is no such release.
     """
     wanted = version or os.environ.get(VARIABLE) or NEWEST
     for one in _RELEASES:

@@ -1,4 +1,4 @@
-"""Certificates and first settings of a node with OpenSearch's security plugin, made anew for each node by openssl."""
+"""Create certificates with openssl, and configure OpenSearch's security plugin to use them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ plugins.security.system_indices.enabled: true
 plugins.security.system_indices.indices: [".plugins-ml-config", ".plugins-ml-connector", ".plugins-ml-model-group",
   ".plugins-ml-model", ".plugins-ml-task"]
 """
-# Passwords, and certificates of clients, whose CN is the user.
+# Users log in with a password, or with a certificate whose CN is the name of the user.
 _SECURITY = """
 _meta: {type: config, config_version: 2}
 config:
@@ -49,13 +49,13 @@ _NODE = "subjectAltName=IP:127.0.0.1,DNS:localhost"
 
 @dataclass(frozen=True)
 class Certificates:
-    """An authority's own folder: its certificate, and those that it issues."""
+    """A certificate authority in a folder: its certificate ca.pem, and the certificates that it has issued."""
 
     folder: Path
 
     @classmethod
     def make(cls, folder: Path) -> Certificates:
-        """An authority, with certificates for a node and for its administrator."""
+        """Create an authority, and certificates of a node and of the administrator."""
         made = cls(folder)
         made._openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-subj", "/CN=Tests' authority",
                       "-keyout", "ca.key", "-out", "ca.pem")  # fmt: skip
@@ -64,7 +64,7 @@ class Certificates:
         return made
 
     def issue(self, name: str, extension: str = "extendedKeyUsage=clientAuth") -> None:
-        """A certificate for ``name``: NAME.pem, and its key NAME.key."""
+        """Issue a certificate for a name: NAME.pem, and its private key NAME.key."""
         request = ("req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}")
         self._openssl(*request, "-keyout", f"{name}.key", "-out", f"{name}.csr")
         (self.folder / f"{name}.ext").write_text(extension + "\n")
@@ -72,23 +72,23 @@ class Certificates:
                       "-days", "30", "-extfile", f"{name}.ext", "-out", f"{name}.pem")  # fmt: skip
 
     def path(self, name: str) -> str:
-        """The path of a file."""
+        """Return the path of a file in the folder."""
         return str(self.folder / name)
 
     def context(self, client: str = "admin") -> ssl.SSLContext:
-        """What asks the node with the certificate of a client."""
+        """Return an SSL context that sends the certificate of a client to the node."""
         context = ssl.create_default_context(cafile=self.path("ca.pem"))
         context.load_cert_chain(self.path(f"{client}.pem"), self.path(f"{client}.key"))
         return context
 
     def secure(self, config: Path) -> None:
-        """Give a node's folder of settings the certificates, and the security plugin's first settings."""
+        """Add the certificates and the settings of the security plugin to a node's configuration folder."""
         for name in ("ca.pem", "node.pem", "node.key"):
             shutil.copy(self.folder / name, config / name)
         with open(config / "opensearch.yml", "a") as settings:
             settings.write(_CONFIG)
         (config / "opensearch-security/config.yml").write_text(_SECURITY)
-        # no users yet, and none of the rights that the plugin's own file gives to everybody
+        # Remove all users, and the rights that the plugin's default configuration gives to every user.
         for name in ("internal_users", "roles_mapping"):
             empty = f"_meta: {{type: {name.replace('_', '')}, config_version: 2}}\n"
             (config / f"opensearch-security/{name}.yml").write_text(empty)

@@ -161,7 +161,7 @@ ODD: list[Any] = [
 
 
 def paths(value: Any, path: Path = ()) -> list[Path]:
-    """Yield the path of each value in a body."""
+    """Return the path of each value in a body: the keys and positions that lead to it."""
     inner = (
         list(value.items()) if isinstance(value, dict) else list(enumerate(value)) if isinstance(value, list) else []
     )

@@ -1,4 +1,4 @@
-"""openapi.json, and checks of responses against it."""
+"""The document openapi.json, and checks of responses against it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ERROR = {"$ref": "#/components/schemas/Error"}
 
 
 def error_schema(name: str) -> dict[str, Any]:
-    """Return the schema of an operation's errors. Some operations use the format of other services."""
+    """Return the schema of an operation's errors. Operations that imitate another service use its format."""
     answer = resolved(OPERATIONS[name][2]["responses"]["default"])
     schema: dict[str, Any] = answer["content"]["application/json"]["schema"]
     return schema

@@ -1,9 +1,13 @@
-"""The fixture `opensearch_url`: a real OpenSearch for the tests that need one, wherever it can be had.
+"""The fixture ``opensearch_url``: a real OpenSearch for the tests that need one.
 
-In this order: the cluster that ``OPENSEARCH_URL`` names; a container of ``RESIFT_OPENSEARCH_IMAGE`` where a
-Docker engine answers; a node assembled from Maven artefacts, at once where ``RESIFT_NODE_VERSION`` names one. Where
-none can be had the tests skip, and the last lines of pytest's output say so; with ``RESIFT_REQUIRE_OPENSEARCH=1`` they
-fail.
+The first of these that is available is used:
+
+1. The cluster at ``OPENSEARCH_URL``. If this variable is set, nothing else is tried.
+2. A container of the image ``RESIFT_OPENSEARCH_IMAGE``, if a Docker engine answers.
+3. A node assembled from Maven artefacts. If ``RESIFT_NODE_VERSION`` is set, only this is tried.
+
+Without OpenSearch, the tests are skipped, and the last lines of pytest's output say so. With
+``RESIFT_REQUIRE_OPENSEARCH=1`` they fail.
 """
 
 from __future__ import annotations
@@ -24,21 +28,27 @@ import pytest
 from node_releases import VARIABLE
 from opensearchpy import OpenSearch, OpenSearchException
 
-# as it was at first: tests take settings from outside away, and the cluster is looked for when one of them needs it
+# A copy of the environment variables, since OpenSearch is started when a test first needs it, and earlier tests remove
+# variables.
 ENVIRONMENT = dict(os.environ)
 
 DEFAULT_IMAGE = "opensearchproject/opensearch:3.6.0"
 NEEDS = "needs OpenSearch"
-Source = Callable[[ExitStack], tuple[str, str]]  # gives a URL and a name for where it came from
+Source = Callable[[ExitStack], tuple[str, str]]  # returns the URL of an OpenSearch and the name of its source
 
 
 class Unavailable(Exception):
-    """A source of OpenSearch that is not to be had here; the message says why."""
+    """A source has no OpenSearch. The message says why."""
 
 
 @dataclass
 class Found:
-    """What the run had for an OpenSearch: which one, and why not one before it."""
+    """The OpenSearch of a test run.
+
+    Attributes:
+        source: Its version, source and address, or "" if there is none.
+        reasons: Why each source that was tried before was not available.
+    """
 
     source: str = ""
     reasons: list[str] = field(default_factory=list)
@@ -49,7 +59,7 @@ FOUND = pytest.StashKey[Found]()
 
 @pytest.fixture(scope="session")
 def opensearch_url(pytestconfig: pytest.Config) -> Iterator[str]:
-    """The base URL of a real OpenSearch; where there is none the test skips, or fails if it is required."""
+    """Return the URL of a real OpenSearch. If there is none, skip the test, or fail it if OpenSearch is required."""
     found = pytestconfig.stash[FOUND] = Found()
     with ExitStack() as stack:
         url = _choose(stack, found)
@@ -64,7 +74,7 @@ def opensearch_url(pytestconfig: pytest.Config) -> Iterator[str]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> None:
-    """Skip a test that is marked ``since`` a later version than that of the OpenSearch at hand."""
+    """Skip a test with the marker ``since`` if OpenSearch is older than the marker says."""
     marker, found = item.get_closest_marker("since"), item.config.stash.get(FOUND, None)
     if marker is None or found is None or not found.source or "sqlite" in item.name:
         return
@@ -75,21 +85,21 @@ def pytest_runtest_call(item: pytest.Item) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Have a process of ``pytest -n`` say which OpenSearch it had."""
+    """In a process of ``pytest -n``, report its OpenSearch to the main process."""
     if hasattr(session.config, "workeroutput") and FOUND in session.config.stash:
         session.config.workeroutput["opensearch"] = asdict(session.config.stash[FOUND])
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Take down what a process of ``pytest -n`` said of its OpenSearch: each had one from the same source."""
+    """In the main process, store the OpenSearch of a process of ``pytest -n``. All processes have the same source."""
     if of_node := getattr(node, "workeroutput", {}).get("opensearch"):
         node.config.stash[FOUND] = Found(**of_node)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None]:
-    """Say last which OpenSearch the tests had, or loudly that they had none."""
+    """Print at the end which OpenSearch the tests had, or that there was none."""
     yield
     found = terminalreporter.config.stash.get(FOUND, None)
     if found is None:
@@ -115,9 +125,9 @@ def _what_was_not_tested(reporter: pytest.TerminalReporter) -> str:
 
 
 def _choose(stack: ExitStack, found: Found) -> str | None:
-    """The URL of the first source that has an OpenSearch; `stack` ends what was started for it."""
+    """Return the URL of the first source that is available, or None. ``stack`` stops what was started for it."""
     sources: list[Source] = [_from_container, _from_maven]
-    if ENVIRONMENT.get(VARIABLE):  # a version was asked for
+    if ENVIRONMENT.get(VARIABLE):  # a certain version, which only Maven provides
         sources = [_from_maven]
     if ENVIRONMENT.get("OPENSEARCH_URL"):
         sources = [_from_environment]
@@ -125,7 +135,7 @@ def _choose(stack: ExitStack, found: Found) -> str | None:
 
 
 def _try(source: Source, stack: ExitStack, found: Found) -> str | None:
-    """The URL that one source gives; `found` gets its description, or the reason why there is none."""
+    """Return the URL of a source, or None if it is not available. ``found`` gets its description or the reason."""
     with _without_library_warnings():
         try:
             url, name = source(stack)
@@ -138,7 +148,7 @@ def _try(source: Source, stack: ExitStack, found: Found) -> str | None:
 
 @contextmanager
 def _without_library_warnings() -> Iterator[None]:
-    """Keep what docker and testcontainers warn of (deprecations, sockets left open) from failing tests."""
+    """Ignore warnings of docker and testcontainers about deprecations and open sockets, which would fail tests."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", ResourceWarning)
@@ -149,7 +159,7 @@ def _without_library_warnings() -> Iterator[None]:
 
 
 def _from_environment(_: ExitStack) -> tuple[str, str]:
-    """The cluster that the environment names. No other takes its place: it was asked for."""
+    """Return the URL of the cluster at OPENSEARCH_URL, and the name of the source."""
     url = ENVIRONMENT["OPENSEARCH_URL"].rstrip("/")
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
@@ -161,12 +171,12 @@ def _from_environment(_: ExitStack) -> tuple[str, str]:
 
 
 def _from_container(stack: ExitStack) -> tuple[str, str]:
-    """A container of this run's own, where a Docker engine answers and the image can be had."""
+    """Start a container for this test run, and return its URL and the name of the source."""
     _check_docker_engine()
     image = ENVIRONMENT.get("RESIFT_OPENSEARCH_IMAGE") or DEFAULT_IMAGE
     try:
         return _start_container(stack, image), f"container image {image}"
-    except Exception as error:  # whatever it is, the next source is tried and the summary tells it
+    except Exception as error:  # for each error, the next source is tried, and the summary shows the reason
         stack.close()
         raise Unavailable(f"container: {image} could not be started: {error!r}") from error
 
@@ -176,7 +186,7 @@ def _check_docker_engine() -> None:
         client = importlib.import_module("docker").from_env(timeout=5)
         client.ping()
         client.close()
-    except Exception as error:  # no package, no socket, no answer
+    except Exception as error:  # the package docker is missing, or the engine does not answer
         raise Unavailable(f"container: no Docker engine answers ({error})") from error
 
 
@@ -197,11 +207,11 @@ def _stop_container(stop: Callable[[], None]) -> None:
 
 
 def _from_maven(stack: ExitStack) -> tuple[str, str]:
-    """A node of this run's own, assembled from Maven artefacts."""
+    """Start a node for this test run from Maven artefacts, and return its URL and the name of the source."""
     try:
         import node
         from node_assembly import NodeUnavailable
-    except ImportError as error:  # its file locks and users are POSIX's
+    except ImportError as error:  # the module needs POSIX file locks and users
         raise Unavailable(f"Maven node: not on this platform ({error})") from error
     try:
         started = node.start(quick=True)
@@ -212,7 +222,7 @@ def _from_maven(stack: ExitStack) -> tuple[str, str]:
 
 
 def _version(url: str) -> str:
-    """The version of the OpenSearch that answers at `url`."""
+    """Return the version of the OpenSearch at a URL."""
     client = OpenSearch(url, timeout=10)
     try:
         return str(client.info()["version"]["number"])
@@ -230,17 +240,21 @@ def _first_line(text: str) -> str:
 
 
 def required() -> bool:
+    """Return whether tests fail without OpenSearch."""
     return ENVIRONMENT.get("RESIFT_REQUIRE_OPENSEARCH", "") not in ("", "0")
 
 
 def service_host(config: pytest.Config) -> str:
-    """The address at which the OpenSearch of this run reaches a server of the tests: RESIFT_TEST_HOST, else the
-    machine's own address from inside a container, else the loopback."""
+    """Return the address at which OpenSearch reaches servers of the tests.
+
+    This is RESIFT_TEST_HOST if it is set. Otherwise it is the address of this machine in its network if OpenSearch runs
+    in a container, and 127.0.0.1 if not.
+    """
     found = config.stash.get(FOUND, Found())
     if host := ENVIRONMENT.get("RESIFT_TEST_HOST"):
         return host
     if "container" not in found.source:
         return "127.0.0.1"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(("10.255.255.255", 9))  # sends nothing: it only chooses the interface
+        probe.connect(("10.255.255.255", 9))  # sends nothing, but chooses the network interface
         return str(probe.getsockname()[0])

@@ -78,5 +78,5 @@ def page(driver: Driver, page_address: str) -> Iterator[Page]:
     page.colours("light")
     yield page
     page.usual()
-    # an image of the documents is missing, which the browser logs
+    # The browser logs an error for the image of a document, which does not exist.
     assert [error for error in page.errors() if "https://a.example/i.png" not in error] == []

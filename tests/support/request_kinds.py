@@ -1,4 +1,4 @@
-"""Kinds of search requests, each as a client would send it. docs/rewriting.md says what becomes of them."""
+"""Kinds of search requests, as clients send them. docs/rewriting.md says how Resift treats each kind."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ BODIES: dict[str, Body] = {
     "terminate_after": {"terminate_after": 10},
     "timeout": {"timeout": "10s"},
     "profile": {"profile": True},
-    # not "*", of which the node warns as soon as it has system indices
+    # The pattern is not "*", because the node warns of this pattern if it has system indices.
     "indices_boost": {"indices_boost": [{"resift-*": 1.7}]},
     "ext of a rerank processor": {"ext": {**ASKED, "rerank": {"query_context": {"query_text": "fire"}}}},
     "named queries": {"query": {"bool": {"should": [{"match": {"text": {"query": "fire", "_name": "mine"}}}]}}},
@@ -93,21 +93,30 @@ BODIES: dict[str, Body] = {
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of request. ``ask`` sends it through a search pipeline, and ``served`` through ``/v1/search``, None where
-    there is no such request."""
+    """A kind of search request.
+
+    Attributes:
+        ask: Sends the request through a search pipeline of this name, and returns the response.
+        served: Sends the request through ``/v1/search``, and returns the response. None if ``/v1/search`` has no such
+            request.
+    """
 
     ask: Callable[[Node, str], Body]
     served: Callable[[Node], Body] | None
 
 
 def search_body(body: Body) -> Body:
-    """A whole body: all hits of a text, where ``body`` says nothing else."""
+    """Return a search body in a session, by default with a query and all hits.
+
+    Args:
+        body: Keys that are added or replaced, or removed if the value is None.
+    """
     whole = {"query": TEXT, "size": COUNT, "ext": ASKED, **body}
     return {name: value for name, value in whole.items() if value is not None}
 
 
 def served(node: Node, body: Body, index: str | None = None) -> Body:
-    """The answer of ``/v1/search`` to a body."""
+    """Return the response of ``/v1/search`` to a search body."""
     return node.post("/v1/search", query=body, session=SESSION, index=index or node.index)
 
 
@@ -129,7 +138,7 @@ def _template(node: Node, pipeline: str) -> Body:
 
 
 def pages(ask: Callable[[Body], Body], body: Body) -> Body:
-    """All hits of a body, a page after the other by ``from``, in the answer for its first page."""
+    """Return all hits of a body in the response for its first page. The pages are requested by ``from``."""
     answer: Body = {}
     for start in range(0, 2 * COUNT, PAGE):
         page = ask({**body, "from": start, "size": PAGE})
@@ -141,7 +150,7 @@ def pages(ask: Callable[[Body], Body], body: Body) -> Body:
 
 
 def _walk(ask: Callable[[Body], Body], body: Body) -> Body:
-    """The same by ``search_after``."""
+    """Return all hits of a body in the response for its first page. The pages are requested by ``search_after``."""
     ordered = {**body, "sort": [{"_score": "desc"}, {"n": "asc"}], "size": PAGE}
     answer = page = ask(ordered)
     while hits := page["hits"]["hits"]:
@@ -164,7 +173,7 @@ def _msearch(node: Node, pipeline: str) -> Body:
 
 @contextmanager
 def default_pipeline(node: Node, pipeline: str) -> Iterator[None]:
-    """The index with a search pipeline that it names itself."""
+    """Let the index have a default search pipeline inside the ``with`` block."""
     setting = {"index.search.default_pipeline": pipeline}
     node.client.indices.put_settings(index=node.index, body=setting)
     try:
@@ -185,7 +194,7 @@ def _served_by_default(node: Node) -> Body:
 
 @contextmanager
 def point_in_time(node: Node) -> Iterator[Body]:
-    """A point in time of the index, as a body names it."""
+    """Create a point in time of the index, and yield the value of ``pit`` in search bodies."""
     id = node.client.create_pit(index=node.index, params={"keep_alive": "1m"})["pit_id"]
     try:
         yield {"id": id, "keep_alive": "1m"}
@@ -222,7 +231,7 @@ def _scroll(node: Node, pipeline: str, **body: Any) -> Body:
 
 
 def _sliced_scroll(node: Node, pipeline: str) -> Body:
-    parts = [_scroll(node, pipeline, slice={"id": n, "max": 3}) for n in range(3)]  # there are fewer shards than that
+    parts = [_scroll(node, pipeline, slice={"id": n, "max": 3}) for n in range(3)]  # more slices than shards
     hits = [hit for part in parts for hit in part["hits"]["hits"]]
     return {**parts[0], "hits": {"hits": hits}}
 

@@ -106,7 +106,7 @@ def spec_files(folders: Sequence[str] = FOLDERS) -> list[SpecFile]:
     OpenSearch has with the same setup.
 
     Raises:
-        SpecUnavailable: Maven is missing, or could not fetch the artefacts.
+        SpecUnavailable: If Maven is missing, or cannot fetch the artefacts.
     """
     files: list[SpecFile] = []
     known: set[str] = set()
@@ -124,7 +124,7 @@ def spec_paths(folders: Sequence[str] = FOLDERS) -> list[str]:
     """Return the paths of the test files in the given folders, without reading the files.
 
     Raises:
-        SpecUnavailable: Maven is missing, or could not fetch the artefacts.
+        SpecUnavailable: If Maven is missing, or cannot fetch the artefacts.
     """
     paths: list[str] = []
     for archive in _archives().values():
@@ -139,7 +139,7 @@ def search_bodies(folders: Sequence[str] = FOLDERS) -> Iterator[tuple[str, Body]
     The bodies are those of ``search`` and ``msearch`` calls, whether the test expects an answer or an error.
 
     Raises:
-        SpecUnavailable: Maven is missing, or could not fetch the artefacts.
+        SpecUnavailable: If Maven is missing, or cannot fetch the artefacts.
     """
     for file in spec_files(folders):
         for section, steps in file.sections.items():
@@ -174,7 +174,7 @@ def api_specs() -> dict[str, Body]:
     """Return OpenSearch's description of each REST API (paths, methods, parameters) by name.
 
     Raises:
-        SpecUnavailable: Maven is missing, or could not fetch the artefacts.
+        SpecUnavailable: If Maven is missing, or cannot fetch the artefacts.
     """
     specs: dict[str, Body] = {}
     with zipfile.ZipFile(_archives()["opensearch"]) as jar:

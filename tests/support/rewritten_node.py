@@ -1,4 +1,4 @@
-"""A real node with everything that a rewritten search needs: indices, a session, a reranker, and their pipelines."""
+"""A real node, and a service that is installed to rewrite the searches of an index on it."""
 
 from __future__ import annotations
 
@@ -34,9 +34,17 @@ SESSION = "anna"
 
 @dataclass
 class Node:
-    """A node with ``index``, in whose session ``SESSION`` two documents were marked, and ``other``, an index without
-    vectors. ``query_model`` is ML Commons' model that encodes queries. What the
-    pipeline was answered is kept in ``rewritten``."""
+    """A node with two indices, and the service that rewrites searches of the first.
+
+    Attributes:
+        app: The service.
+        client: Client of the node.
+        installation: Name of the service's installation in the cluster.
+        index: An index. Two of its documents are marked in the session ``SESSION``.
+        other: An index without vectors.
+        query_model: The id of ML Commons' model that encodes queries.
+        rewritten: The service's responses to the search pipeline.
+    """
 
     app: Flask
     client: OpenSearch
@@ -52,11 +60,11 @@ class Node:
         return f"resift-{self.index}"
 
     def plain(self, body: dict[str, Any], **params: Any) -> dict[str, Any]:
-        """The engine's own answer."""
+        """Return the response to a search that is not rewritten."""
         return self.search(body, "_none", **params)
 
     def search(self, body: dict[str, Any], pipeline: str | None = None, **params: Any) -> dict[str, Any]:
-        """The answer of a ``_search`` through the index's pipeline, or another."""
+        """Return the response to a search, by default through the pipeline of the index."""
         if "pit" not in body:
             params.setdefault("index", self.index)
         answer: dict[str, Any] = self.client.search(
@@ -65,11 +73,11 @@ class Node:
         return answer
 
     def post(self, path: str, status: int = 200, **body: Any) -> dict[str, Any]:
-        """The reranker's answer to a request about the index."""
+        """Return the service's response to a request about the index."""
         return post(self.app.test_client(), path, status, **{"index": self.index, **body})
 
     def failed(self) -> int:
-        """How many searches the index's pipeline has failed to rewrite."""
+        """Return how many searches the pipeline of the index failed to rewrite."""
         stats = self.client.transport.perform_request("GET", "/_nodes/stats/search_pipeline")
         nodes = [node["search_pipeline"]["pipelines"][self.pipeline] for node in stats["nodes"].values()]
         processors = [one["request_processors"][0][f"ml_inference:{self.installation}"] for one in nodes]
@@ -77,7 +85,7 @@ class Node:
 
 
 def sources() -> list[dict[str, Any]]:
-    """The documents' fields: COUNT documents of the words that the tests' model knows, no two of one length."""
+    """Return COUNT documents. Their texts consist of words of the tests' model, in lengths from 4 to 26 words."""
     rng = np.random.default_rng(11)
     made = []
     for n in range(COUNT):
@@ -99,7 +107,7 @@ def sources() -> list[dict[str, Any]]:
 def rewritten_node(
     cluster: OpenSearchEngine, model: Model, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Node]:
-    """The node, installed and filled; the last two documents of the index have no vector."""
+    """Return the node. The last two documents of the index have no vector."""
     name, client = f"resift-{uuid.uuid4().hex[:8]}", cluster.client
     index, other, host = f"{name}-a", f"{name}-b", service_host(request.config)
     config = Config(

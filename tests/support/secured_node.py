@@ -1,4 +1,4 @@
-"""A node with OpenSearch's security plugin: TLS, certificates, users, and roles of our own making."""
+"""A node with OpenSearch's security plugin: HTTPS, certificates, users and roles."""
 
 from __future__ import annotations
 
@@ -18,23 +18,29 @@ from urllib.parse import urlsplit
 import pytest
 
 PASSWORD = "Quiet-river-47"
-# of the password, made in few rounds: the node would make as many as are safe for each user, which takes long
+# A bcrypt hash of the password with few rounds. The node itself would use many rounds for each user, which is slow.
 _HASH = "$2y$04$abcdefghijklmnopqrstuuuvskQp.vdVAFA0L7EKBuJsswwEcYFNK"
-VERSION = "2.19.1"  # the last one whose security plugin is in Maven Central
-EVERYTHING = "everything"  # the user who may do everything
+VERSION = "2.19.1"  # the last version whose security plugin is in Maven Central
+EVERYTHING = "everything"  # the user with all rights
 _ALL = {"cluster_permissions": ["*"], "index_permissions": [{"index_patterns": ["*"], "allowed_actions": ["*"]}]}
 
 
 @dataclass
 class SecuredNode:
-    """The node at ``url``. ``folder`` holds the authority ca.pem, and certificates of its administrator and of anna."""
+    """A node with the security plugin.
+
+    Attributes:
+        url: The address of the node.
+        folder: The folder with the authority's certificate ca.pem, and the certificates of the administrator and anna.
+        context: Sends the administrator's certificate.
+    """
 
     url: str
     folder: Path
     context: ssl.SSLContext
 
     def ask(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] = {}) -> Any:
-        """The JSON of an answer to the administrator, who may do everything."""
+        """Return the JSON response to a request of the administrator, who has all rights."""
         connection = HTTPSConnection(urlsplit(self.url).netloc, context=self.context, timeout=60)
         sent = {"Content-Type": "application/json", **headers}
         connection.request(method, path, None if body is None else json.dumps(body), sent)
@@ -45,7 +51,7 @@ class SecuredNode:
         return json.loads(text)
 
     def wait(self) -> None:
-        """Wait until the security plugin has read its settings, which a node that is healthy may not have yet."""
+        """Wait until the security plugin has read its settings. A healthy node may not have read them yet."""
         deadline = time.monotonic() + 180
         while True:
             try:
@@ -57,7 +63,7 @@ class SecuredNode:
                 time.sleep(0.2)
 
     def grant(self, roles: Mapping[str, Mapping[str, Any]]) -> None:
-        """Make roles, each with a user of the role's name and the usual password."""
+        """Create roles, and a user for each role with the same name and the password PASSWORD."""
         security = "/_plugins/_security/api"
         patches: dict[str, dict[str, Any]] = {"roles": {}, "internalusers": {}, "rolesmapping": {}}
         for name, role in roles.items():
@@ -69,18 +75,18 @@ class SecuredNode:
             self.ask("PATCH", f"{security}/{kind}", operations)
 
     def as_user(self, name: str) -> str:
-        """The node's address with a user and the usual password."""
+        """Return the address of the node with a user and the password in it."""
         return self.url.replace("https://", f"https://{name}:{PASSWORD}@")
 
 
 def authorization(user: str) -> dict[str, str]:
-    """The headers of a user with the usual password."""
+    """Return the Authorization header of a user with the password PASSWORD."""
     return {"Authorization": "Basic " + base64.b64encode(f"{user}:{PASSWORD}".encode()).decode()}
 
 
 @contextmanager
 def started_node(folder: Path, native: bool = False) -> Iterator[SecuredNode]:
-    """Start a node that lets nobody in but the administrator, EVERYTHING, and users that a test makes.
+    """Start a node to which only the administrator, the user EVERYTHING and users of the tests have access.
 
     Args:
         folder: The folder for the certificates.
@@ -107,6 +113,6 @@ def started_node(folder: Path, native: bool = False) -> Iterator[SecuredNode]:
 
 @pytest.fixture(scope="session")
 def secured_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredNode]:
-    """A node with the security plugin."""
+    """Return a node with the security plugin, without Resift's plugin."""
     with started_node(tmp_path_factory.mktemp("certificates")) as node:
         yield node

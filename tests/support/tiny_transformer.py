@@ -1,4 +1,4 @@
-"""A sentence-transformers model that is small enough to be made in a test."""
+"""A sentence-transformers model that tests can create quickly."""
 
 from __future__ import annotations
 
@@ -12,9 +12,14 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 def save_sentence_transformer(folder: Path, tokens: Sequence[str]) -> Path:
-    """Write a model of 16 dimensions that knows ``tokens``, its weights drawn by a seed; skips without torch."""
+    """Save an untrained model with 16 dimensions. Skip the test if torch or another package is missing.
+
+    Args:
+        folder: The folder of the model. A folder ``bert`` beside it is created, too.
+        tokens: The vocabulary.
+    """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what torch, transformers and their like say on import
+        warnings.simplefilter("ignore")  # the packages warn when they are imported
         torch = pytest.importorskip("torch")
         transformers = pytest.importorskip("transformers")
         models = pytest.importorskip("sentence_transformers.models")

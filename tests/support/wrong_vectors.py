@@ -1,4 +1,7 @@
-"""An index on a real cluster that was made by hand, and the ways in which its vectors come to belong to other texts."""
+"""An index with vectors in a real cluster, and changes of its documents that make the vectors wrong.
+
+A vector is wrong if it is not the vector of the document's current text.
+"""
 
 from __future__ import annotations
 
@@ -25,24 +28,24 @@ TEXTS = ["bush fire", "army gun", "rain river", "smoke forest"]
 
 @pytest.fixture(scope="module")
 def rest(cluster: OpenSearchEngine) -> Cluster:
-    """The cluster's REST calls."""
+    """Return the client of the cluster's REST API."""
     return Cluster(cluster)
 
 
 @pytest.fixture(scope="module")
 def other_model(vectors: WordVectors) -> Model:
-    """Another model of as many dimensions."""
+    """Return another model with the same dimension and the same words: their vectors are in reverse order."""
     table = build_table(vectors.words, vectors.matrix[::-1].copy())
     return build_model("mean", table)
 
 
 def source(title: str, *texts: str) -> dict[str, Any]:
-    """A document with two nested parts."""
+    """Return a document with a nested part for each text."""
     return {"title": title, "parts": [{"text": text} for text in texts]}
 
 
 def body(model: Model, other: Model) -> dict[str, Any]:
-    """An index of three shards that was made by hand, with nested texts and vectors of two models."""
+    """Return the settings and the mapping of an index with nested texts, vectors of two models, and three shards."""
     vector = {"type": "knn_vector", "dimension": model.dim}
     text = {"type": "text", "analyzer": "english"}
     properties = {"title": text, "parts": {"type": "nested", "properties": {"text": text}}}
@@ -59,7 +62,7 @@ def body(model: Model, other: Model) -> dict[str, Any]:
 
 @pytest.fixture
 def hand_made(cluster: OpenSearchEngine, rest: Cluster, model: Model, other_model: Model) -> Iterator[str]:
-    """Such an index with 40 documents, every third of them routed, all with right vectors of both models."""
+    """Return an index of 40 documents with the right vectors of both models. Every third document is routed."""
     name = f"true-{uuid.uuid4().hex[:8]}"
     rest.request("PUT", f"/{name}", body(model, other_model))
     fill(cluster, rest, name, model, other_model)
@@ -68,7 +71,7 @@ def hand_made(cluster: OpenSearchEngine, rest: Cluster, model: Model, other_mode
 
 
 def fill(cluster: OpenSearchEngine, rest: Cluster, index: str, model: Model, other: Model) -> None:
-    """Write the documents without vectors, and mend them."""
+    """Index the documents without vectors, and let ``verify`` add the vectors."""
     lines = []
     for i in range(40):
         routed = {"routing": f"r{i}"} if i % 3 == 0 else {}
@@ -81,7 +84,7 @@ def fill(cluster: OpenSearchEngine, rest: Cluster, index: str, model: Model, oth
 
 
 def wrong(cluster: OpenSearchEngine, model: Model, index: str) -> list[str]:
-    """The ids of documents whose vectors are wrong."""
+    """Return the ids of documents whose vectors are missing or do not match their texts."""
     cluster.refresh(index)
     found = verify(cluster, model, index)
     return sorted([*found.missing_ids, *found.stale_ids], key=int)
@@ -129,7 +132,7 @@ def vectors_of_another_model(rest: Cluster, index: str) -> list[str]:
 
 
 def reindex_of_an_older_state(rest: Cluster, index: str) -> list[str]:
-    """Documents whose texts are those of some time ago, in part of the fields."""
+    """Replace a document by reindexing. The new document only has a title, and the vector of no text."""
     older = f"{index}-older"
     rest.request("PUT", f"/{older}/_doc/17", {"title": "peace"}, refresh="true")
     script = {"source": "ctx.op = 'index'; ctx._source.resift_vector = params.v", "params": {"v": [0.5] * 8}}
@@ -151,13 +154,13 @@ WAYS: list[Callable[[Cluster, str], list[str]]] = [
 
 
 def hits(rest: Cluster, index: str) -> list[dict[str, Any]]:
-    """All documents as they are stored."""
+    """Return all documents as they are stored."""
     found = rest.request("POST", f"/{index}/_search", {"size": 100, "version": True})["hits"]["hits"]
     assert len(found) < 100
     return list(found)
 
 
 def plain(hit: dict[str, Any]) -> Any:
-    """A document and its routing, without the vector that is mended."""
+    """Return the fields and the routing of a hit, without the first model's vector, which ``verify`` may repair."""
     fields = {name: value for name, value in hit["_source"].items() if name != "resift_vector"}
     return fields, hit.get("_routing")
