@@ -4,9 +4,14 @@ The score of a document d for a query q is
 
     score(q, d) = Σ_i w_i · max(0, max_j cos(q_i, d_j) - t) / Σ_i w_i / (1 + c · |d| / mean length)
 
-with the distinct query words i, the document words j, the weight w_i of a query word, a threshold t, a length penalty
-c, the number of words |d| of the document, and the mean length of documents in words. It differs from ColBERT's sum of
-maximum similarities in these points:
+with
+
+- the distinct query words i and their weights w_i,
+- the document words j, of which there are |d|,
+- a threshold t,
+- a length penalty c, and the mean length of the documents in words.
+
+The score differs from ColBERT's sum of maximum similarities in these points:
 
 - The vectors are static word vectors, so no transformer is needed.
 - Query words have weights, and the score is normalised by the document's length as in BM25.

@@ -21,10 +21,14 @@ spaces").
 
 A document that the training did not see has no row, and gets a zero vector. Its similarity to every query is 0, the
 cosine of a document to which the network gives the probability 1/2: the sigmoid of o · h + d is 1/2 at 0. Such a
-document ranks by its words, ahead of documents that the network rejects and behind those that it expects.
+document ranks by its words, ahead of documents that the network rejects and behind documents that the network considers
+likely.
 
-Beyond the thesis, a speller first corrects mistyped words, the query's vector consists of word vectors and character
-n-grams instead of InferSent's sentence embedding, and the retriever's own scores may be added to the network's.
+The code differs from the thesis in these points:
+
+- A speller first corrects mistyped words.
+- The query's vector consists of word vectors and character n-grams, instead of InferSent's sentence embedding.
+- The retriever's own scores may be added to the network's scores.
 
 :mod:`resift_lab.training.word2doc` trains the network.
 """

@@ -174,8 +174,9 @@ def explain_moves(
         moved: Number of ranks that the session moved each hit up, shape (n,). Negative for hits that moved down.
 
     Returns:
-        For each hit, a dictionary with the judged document's index, id, grade and title, its ``similarity`` to the hit,
-        and the number of ranks that the hit ``moved``; or None if no judgement explains the movement.
+        An item for each hit. It is None if no judgement explains the movement of the hit. Otherwise it is a dictionary
+        with the judged document's ``index``, id (``document``), ``grade`` and ``title``, its ``similarity`` to the hit,
+        and the number of ranks that the hit ``moved``.
     """
     # Documents whose judgements do not apply to this search cannot be reasons.
     documents = [judged[position] for position in feedback.positions]

@@ -39,14 +39,20 @@ def spherical_entropy(
 ) -> Entropy:
     """Return the spherical entropy of two soft clusters as a function of the mask.
 
-    The masked vector of a document is s = mask ⊙ z. Its memberships in the clusters with the centres c are w =
-    softmax(-(1 - cos(s, c)) / m). The entropy is E = -1/N · Σ_jk h_jk · log p_jk. Here h_jk is the sum of the
-    memberships of the documents of class j in cluster k, and p_jk is the share of class j in all memberships of cluster
-    k.
+    The masked vector of a document is s = mask ⊙ z. With the centres c of the clusters and the fuzziness m, its
+    memberships in the clusters, and the entropy, are
 
-    The code is fast because there are only two clusters. Then only the difference of the cosines matters: w_0 =
-    σ((cos_0 - cos_1) / m) = (1 + tanh t) / 2 with t = (cos_0 - cos_1) / 2m. Since s · c = mask · (z ⊙ c) and ‖s‖² =
-    mask² · z², an evaluation takes four products of a matrix and a vector.
+        w = softmax(-(1 - cos(s, c)) / m)
+        E = -1/N · Σ_jk h_jk · log p_jk
+
+    where h_jk is the sum of the memberships of the documents of class j in cluster k, and p_jk is the share of class j
+    in all memberships of cluster k.
+
+    The code is fast because there are only two clusters. Then only the difference of the cosines matters:
+
+        w_0 = σ((cos_0 - cos_1) / m) = (1 + tanh t) / 2  with  t = (cos_0 - cos_1) / 2m
+
+    Since s · c = mask · (z ⊙ c) and ‖s‖² = mask² · z², an evaluation takes four products of a matrix and a vector.
 
     Args:
         vectors: Vectors z of N documents with K dimensions, shape (N, K).

@@ -9,10 +9,14 @@ is RIDGE_PRIOR and λ is RIDGE_PENALTY. A document that the query already scores
 documents, thus changes little.
 
 The background is a random sample of the index. Each background document x is added to the sum, with a third of the
-weight of a mark and the target y = p·q·x, because only the query tells something about documents that nobody judged.
+weight of a mark. Its target is y = p·q·x, the score by the query alone, because nobody judged the document.
+
 This is equivalent to a regression on the judged documents only, in which their vectors are multiplied by
-(I + β/λ · BᵀB)⁻¹, where B are the background's vectors and β is their weight. Directions that the documents of the
-index have in common are thus shrunk. The result is a linear discriminant with the covariance of the background.
+
+    (I + β/λ · BᵀB)⁻¹
+
+The rows of B are the background's vectors, and β is their weight. The multiplication shrinks directions that the
+documents of the index have in common. The result is a linear discriminant with the covariance of the background.
 
 Source: Hariharan, Malik and Ramanan 2012, "Discriminative decorrelation for clustering and classification". They treat
 the background documents as irrelevant examples.

@@ -54,8 +54,11 @@ def rewrite(query: Query, knowledge: Knowledge, options: Options) -> Rewritten:
 def _puts_words_in_query(query: Query, knowledge: Knowledge, options: Options) -> bool:
     """Return whether expansion words are added to the query itself rather than in a rescore stage.
 
-    This is done for searches that OpenSearch cannot rescore, such as scrolls, if the query has text clauses, and if
-    nothing but expansion words has to be added.
+    The result is True if these conditions are met:
+
+    - OpenSearch cannot rescore the search, for example because the search is a scroll.
+    - The query has text clauses.
+    - Nothing but expansion words has to be added.
 
     Args:
         query: The parsed search body.

@@ -170,9 +170,9 @@ def choose_card_fields(
 ) -> CardFields:
     """Choose the fields that the search page shows in cards (one for each hit) and facets.
 
-    The settings assign fields to roles such as ``title`` or ``image``. The fields of other roles are guessed: the text
-    is the text field with the longest values, except the title, and the other roles are chosen by the names and values
-    of fields.
+    The settings assign fields to roles such as ``title`` or ``image``. The fields of other roles are guessed. The text
+    is the text field with the longest values, except the title. For the other roles, the names and the values of the
+    fields decide.
 
     Args:
         sources: ``_source`` of some of the index's documents.

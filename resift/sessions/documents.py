@@ -40,7 +40,7 @@ _TOKEN_BYTES = 100
 # The cache of encoded query texts.
 _TEXT_SECONDS = 3600.0
 _CACHED_TEXTS = 2000
-# A model is not asked again for some time about a text at which it failed.
+# If a model fails to encode a text, the text is not sent to the model again for some time.
 _FAILURE_SECONDS = 10.0
 _CACHED_FAILURES = 200
 

@@ -527,9 +527,9 @@ class _Body(msgspec.Struct):
     Attributes:
         at: The time of creation in Unix seconds.
         q: The distinct queries of all judgements.
-        j: The judgements. Each consists of the number of the step, the time in milliseconds since creation, the
-            position of the query in ``q``, the position of the index name in the record's index names, the document id
-            and the grade.
+        j: The judgements. Each is a list of six values: the number of the step, the time in milliseconds since
+            creation, the position of the query in ``q``, the position of the index name in
+            :attr:`SessionRecord.indices`, the document id, and the grade.
         s: The source of each judgement, as a position in SOURCES.
         o: The name of the API key that created the session, or None.
     """

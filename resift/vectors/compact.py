@@ -1,4 +1,4 @@
-"""Encode vectors with one byte per dimension, to store them in existing indices ("attaching").
+"""Encode vectors with one byte per dimension, to store them in existing indices (``resift attach INDEX --vectors``).
 
 A vector of K dimensions takes 4 + K bytes, which are stored as base64 in JSON. The first four bytes are a scale, a
 little-endian 32-bit float. The other bytes are the dimensions as int8, in units of the scale. The largest dimension is
