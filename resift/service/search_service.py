@@ -26,9 +26,9 @@ from resift.encoders.dynamax import MAX_HITS, DynaMax
 from resift.encoders.late_interaction import LateInteraction
 from resift.encoders.model import Model
 from resift.errors import EngineUnavailable, IndexNotFound, IndexNotServed, ModelMismatch, NotFound, ResiftError
-from resift.feedback.explain import explain
+from resift.feedback.explain import explain, title_of
 from resift.feedback.feedback import Feedback
-from resift.feedback.judgements import Judgement, Mark
+from resift.feedback.judgements import JudgedDocument, Judgement, Mark
 from resift.query.body import Query, parse
 from resift.query.dsl import MAX_RESULTS, Body
 from resift.query.limits import check_limits
@@ -61,6 +61,7 @@ from resift.sessions.documents import unreadable_note
 from resift.sessions.knowledge import KnowledgeLoader
 from resift.sessions.sessions import Sessions, StoredSession, check_judgements
 from resift.sessions.trials import Trials
+from resift.text import tokenize
 from resift.vectors.weights import DEFAULT_ALPHA, discount_alpha
 
 log = logging.getLogger(__name__)
@@ -280,7 +281,9 @@ class SearchService:
             "judgements": [
                 {**_judgement_details(judgement), "counts": id(judgement) in effective_ids} for judgement in readable
             ],
-            "learned": None if feedback is None else explain(self.model, feedback, judged, words),
+            "learned": None
+            if feedback is None
+            else explain(self.model, feedback, judged, _title_words_first(words, judged)),
         }
 
     def search(self, search: Search) -> Answer:
@@ -683,6 +686,22 @@ def session_window(knowledge: Knowledge) -> int:
         knowledge: The knowledge about the search, which shows whether the index has vectors.
     """
     return LEXICAL_SESSION_WINDOW if knowledge.vector is None else SESSION_WINDOW
+
+
+def _title_words_first(words: Sequence[str], judged: Sequence[JudgedDocument]) -> list[str]:
+    """Order expansion words for display: words in titles of relevant documents come first.
+
+    People recognise the words of titles, while heavy words of a text can be verbs that say little about it. Single
+    letters are left out.
+
+    Args:
+        words: The expansion words, heaviest first.
+        judged: The judged documents of the session.
+    """
+    relevant = (document for document in judged if document.judgement.grade > 0)
+    in_titles = {word for document in relevant for word in tokenize(title_of(document.text))}
+    names = [word for word in words if len(word) > 1 or not word.isascii()]
+    return sorted(names, key=lambda word: word not in in_titles)
 
 
 def session_summary(session: StoredSession) -> dict[str, Any]:

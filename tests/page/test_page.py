@@ -241,8 +241,57 @@ def test_a_mark_is_undone_from_its_toast(page: Page) -> None:
     page.click("#toast button")
     assert (page.text("#toggle"), titles(page)) == ("Session", before)
     mark(page, 5)
-    page.click("#drawer .marks button").click("#toast button")
+    page.click("#marks button").click("#toast button")
     assert page.text("#toggle") == "Session · 1 mark"
+
+
+def test_the_toast_covers_neither_facets_nor_the_shelf_and_ends_with_its_page(page: Page) -> None:
+    def covers(selector: str) -> bool:
+        """Return whether the toast overlaps an element."""
+        code = (
+            "const [a, b] = ['#toast', arguments[0]].map((one) => document.querySelector(one).getBoundingClientRect());"
+            "return a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom"
+        )
+        return bool(page.run(code, selector))
+
+    page.open(q="fire", index="odd").click("#right .card:nth-child(2) .thumb")
+    assert page.one("#toast").is_displayed()
+    assert page.one("#facets").is_displayed()
+    assert not covers("#facets")
+    page.resize(390, 844)
+    page.open(q="fire", index="odd").click("#right .card:nth-child(2) .thumb").click("#toggle")
+    assert page.one("#toast").is_displayed()
+    assert not covers("#drawer")
+    page.click("#close").click("#next").click("#right .card .thumb")
+    page.driver.back()
+    page.wait("return !document.getElementById('toast').classList.contains('shown')")
+    assert not page.settle().one("#toast").is_displayed()
+
+
+def test_a_copied_link_does_not_contain_the_session(page: Page) -> None:
+    page.emulate("Browser.grantPermissions", {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]})
+    page.open(q="fire", index="odd", filter="kind:plain")
+    assert not page.one("#tools").is_displayed()
+    page.click("#right .card .thumb").click("#copy")
+    assert page.wait("return document.getElementById('toast').textContent.startsWith('Copied')")
+    link = page.run_async("navigator.clipboard.readText().then(arguments[0])")
+    assert link == f"{page.base}/?index=odd&q=fire&filter=kind%3Aplain"
+    assert "session" in address(page)
+    page.driver.get(link)
+    assert page.settle().text("#toggle") == "Session"
+
+
+def test_words_of_titles_are_shown_first_and_others_on_request(page: Page) -> None:
+    page.open(q=QUESTION).click(f"{RIGHT} .thumb")
+    spoken = " ".join(titles(page)).lower()
+    first = page.texts("#words > .pills [dir]")
+    others = page.texts("#more .pill [dir]")
+    assert first
+    assert others
+    assert all(word in spoken for word in first)
+    assert not page.one("#more .pill").is_displayed()
+    assert page.click("#more summary").one("#more .pill").is_displayed()
+    assert all(len(word) > 1 for word in [*first, *others])
 
 
 def test_words_are_left_out(page: Page) -> None:
@@ -258,6 +307,7 @@ def test_words_are_left_out(page: Page) -> None:
         )
         page.settle()
     assert page.texts("#drawer .pill.out [dir]") == words
+    assert page.texts("#drawer .pill [dir]") == words
     assert titles(page) != both
     assert page.run("return new URLSearchParams(location.search).getAll('without')") == words
     page.click("#drawer .pill.out")
@@ -266,15 +316,15 @@ def test_words_are_left_out(page: Page) -> None:
 
 def test_the_drawer_says_what_the_session_knows(page: Page) -> None:
     page.open(q=QUESTION, drawer=1)
-    assert "Nothing marked yet" in page.text("#drawer")
+    assert "Nothing marked yet. Give a hit a thumb up or down" in page.text("#drawer")
     mark(page, 1)
     mark(page, 5)
-    assert len(page.all(".marks li")) == 2
+    assert len(page.all("#marks li")) == 2
     assert page.texts("#drawer .pill")
-    page.click(".marks li button")
-    assert len(page.all(".marks li")) == 1
-    page.click("#drawer .tools button")  # undo
-    assert len(page.all(".marks li")) == 2
+    page.click("#marks li button")
+    assert len(page.all("#marks li")) == 1
+    page.click("#tools button")  # undo
+    assert len(page.all("#marks li")) == 2
 
 
 def test_reload_back_and_a_shared_link_show_the_same(page: Page) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from browser import Page
+from flask import Flask
 from page_app import DOCUMENTS, SCRIPT
+from service_app import wait_for_sample
 
 
 def card(name: str) -> str:
@@ -60,6 +62,21 @@ def test_html_in_any_field_is_no_element(page: Page) -> None:
     assert any("TrustedHTML" in error for error in page.errors())
 
 
+def test_scripts_in_suggestions_are_texts(page: Page, page_app: Flask) -> None:
+    path = "/v1/indices/odd/suggestions?q=fire"
+    while not page_app.test_client().get(path).get_json()["suggestions"]:
+        wait_for_sample()
+    page.open(index="odd")
+    page.one("#query").send_keys("fire")
+    page.wait("return [...document.querySelectorAll('#completions option')].some((one) => one.value.includes('<b>'))")
+    page.open(q=f"fire {SCRIPT} documnt", index="odd")
+    assert page.text("#suggestion button") == f"fire {SCRIPT} document"
+    page.click("#suggestion button").click("#home")
+    assert f"fire {SCRIPT} document" in page.texts("#recent .pill")
+    assert not page.run("return document.querySelector('main img, main b, main script, datalist img, datalist b')")
+    assert page.run("return document.title") == "Resift"
+
+
 def test_a_long_title_is_cut_where_it_is_shown_and_nowhere_else(page: Page) -> None:
     page.open(q="long title", index="odd")
     for name, title in (("long title", DOCUMENTS["long title"]["title"][:500].strip()), ("one word", "W" * 500)):
@@ -74,7 +91,7 @@ def test_a_long_title_is_cut_where_it_is_shown_and_nowhere_else(page: Page) -> N
 def test_a_mark_is_called_as_its_card(page: Page) -> None:
     page.open(q="long title", index="odd", drawer=1).click(f"{card('long title')} .thumb")
     title = page.texts(f"{card('long title')} h3")[0]
-    (name,) = page.texts("#drawer .marks .what")
+    (name,) = page.texts("#marks .what")
     assert name == f"{title[:200].strip()}…"  # not cut like the first line of a text
 
 

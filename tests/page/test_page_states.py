@@ -147,7 +147,7 @@ def test_a_session_that_is_over_is_no_error(page: Page, page_app: Flask, button:
     page.open(q="fire", index="odd", drawer=1).click("#right .card .thumb")
     session = page.driver.current_url.partition("session=")[2].partition("&")[0]
     assert page_app.test_client().delete(f"/v1/sessions/{session}").get_json()["deleted"]
-    find = "[...document.querySelectorAll('#drawer .tools button')].find((one) => one.textContent === arguments[0])"
+    find = "[...document.querySelectorAll('#tools button')].find((one) => one.textContent === arguments[0])"
     page.run(f"{find}.click()", button)
     page.wait("return document.querySelector('#toggle').textContent === 'Session'")
     assert "has expired, or was deleted" in page.text("#toast")
@@ -381,7 +381,7 @@ def test_an_index_without_vectors_says_so_where_it_matters(
         assert bare.one("#bare").is_displayed()
         assert bare.run("return document.getElementById('index').value") == index
         assert "smoke" in bare.texts("#words .pill [dir]")
-        assert bare.texts("#right .card[data-id='2'] .why") == ["Has words of what you marked: smoke, report"]
+        assert bare.texts("#right .card[data-id='2'] .why") == ["Has words of what you marked: report, smoke"]
         bare.click("#compare")
         assert bare.texts("#left-method option") == ["As the engine ranks: BM25", "Your session"]
         assert bare.open(q="zzzz").text("#message p").endswith("only these words match. Try others.")

@@ -71,4 +71,4 @@ def test_cards_of_a_session_name_the_mark_and_its_words(page: Page) -> None:
     learned = set(page.texts("#drawer .pill [dir]"))
     words = [why.rpartition(": ")[2] for why in page.texts("#right .why:has(q)") if not why.endswith(tuple(marked))]
     assert any(words)
-    assert {word for some in words for word in some.split(", ")} <= learned
+    assert {word for phrases in words for word in phrases.replace(",", "").split()} <= learned

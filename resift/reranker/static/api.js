@@ -1,6 +1,7 @@
 // Requests to the HTTP API, and values that the browser stores for the page.
 
-const memory = {}; // values where storage is blocked
+// Values where storage is blocked.
+const memory = {};
 
 /**
  * Return the stored value of a name, after setting it if a value is passed. `storage` is "localStorage" or
@@ -48,7 +49,8 @@ export async function call(method, path, body, signal, kind = "json") {
 
 export const newId = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 
-const OWN = "resift-sessions", MOST_OWN = 20; // sessions of this browser, one per line
+// Sessions of this browser, one per line.
+const OWN = "resift-sessions", MOST_OWN = 20;
 const ownSessions = () => stored("localStorage", OWN).split("\n");
 
 /** Return whether this browser started or adopted a session. Other sessions may have been chosen by somebody else. */

@@ -27,7 +27,8 @@ export function showHits(found, grades, learned, known, act) {
   const focused = document.activeElement, held = focused?.closest(".card"), column = held?.parentNode;
   const at = held ? [...column.children].indexOf(held) : 0;
   const { index, query, page } = found.state, same = asked === (asked = [index, query, page].join("\n"));
-  const before = new Map(same ? all().map(({ node }) => [node, node.getBoundingClientRect().top]) : []); // hits of another search are not animated
+  // Hits of another search are not animated.
+  const before = new Map(same ? all().map(({ node }) => [node, node.getBoundingClientRect().top]) : []);
   for (const side of SIDES) draw(side, found, grades, known.card.title, act);
   link(found, grades, learned, known.vectors);
   if (held) {
@@ -131,7 +132,8 @@ function fill(card, hit, titleField, rank, grade) {
   card.no.setAttribute("aria-label", `not ${said}`);
   card.node.className = `card ${grade > 0 ? "relevant" : grade < 0 ? "irrelevant" : ""}`;
   pressed(card, grade);
-  if (card.image === image) return; // an image that failed to load stays hidden
+  // An image that failed to load stays hidden.
+  if (card.image === image) return;
   card.image = image;
   card.picture.hidden = !image;
   card.picture.replaceChildren(...(image ? [element("img", { src: image, alt: "", loading: "lazy", referrerPolicy: "no-referrer", onerror: () => { card.picture.hidden = true; } })] : []));
@@ -155,11 +157,11 @@ function explain(card, ranks, { learned, ...how } = {}) {
   card.why.replaceChildren(text, ...(like ? [element("q", { dir: "auto" }, cut(like, 90)), end] : []));
 }
 
-/** Return up to three expansion words that occur on a card. */
-function shownWords({ title, facts, snippet }, learned) {
-  const text = [title, facts, snippet].map((node) => node.textContent).join(" ").toLocaleLowerCase();
-  const own = new Set(text.split(/[^\p{L}\p{N}]+/u));
-  return learned.filter((word) => own.has(word.toLocaleLowerCase())).slice(0, 3);
+/** Return up to three phrases of expansion words that occur on a card: of its title and facts first, in the order of the texts. */
+function shownWords({ hit, title, snippet }, learned) {
+  const words = new Set(learned), texts = [title.textContent, ...Object.values(hit.resift.card.facts ?? {}), snippet.textContent];
+  const text = texts.join("\n").toLocaleLowerCase().replace(/[\p{L}\p{N}]+/gu, (word) => words.has(word) ? word : "\n");
+  return [...new Set(text.split(/[^\p{L}\p{N} ]+/u).map((one) => one.trim()).filter(Boolean))].slice(0, 3);
 }
 
 export function showText(card, text) {

@@ -26,9 +26,10 @@ export function openShelf(open) {
   $("toggle").setAttribute("aria-expanded", String(open));
 }
 
-export function showShelf(session, without, { vectors }, act) {
+/** Show the session's marks and words. `words`: see sayableFirst(). */
+export function showShelf(session, words, without, { vectors }, act) {
   showMarks(session, act);
-  showWords(session?.learned?.asked, without, act);
+  showWords(words, without, act);
   $("bare").hidden = vectors;
 }
 
@@ -44,17 +45,21 @@ function showMarks(session, act) {
       element("span", { class: "what", dir: "auto" }, cut(name, 200)),
       element("button", { class: "quiet", "aria-label": `Take back: ${cut(name, 80)}`, onclick: () => act.mark(one, one.grade) }, "×"));
   });
-  $("marks").replaceChildren(items.length ? element("ul", { class: "marks" }, items) : element("p", { class: "hint" }, "Nothing marked yet. Marks only change your own searches."),
-    ...(session ? [element("div", { class: "tools" }, element("button", { disabled: !session.steps, onclick: act.undo }, "Undo"), button("Forget all", act.forget))] : []));
+  $("marks").replaceChildren(...items);
+  $("unmarked").hidden = items.length > 0;
+  $("tools").hidden = !session;
+  $("undo").disabled = !session?.steps;
 }
 
-function showWords(asked, without, act) {
-  $("words").hidden = !asked;
+function showWords([sayable, others], without, act) {
+  $("words").hidden = !sayable.length;
   const chip = (word) => {
     const out = without.includes(word), says = `${out ? "Include again" : "Leave out"}: ${word}`;
     return element("button", { class: out ? "pill out" : "pill", title: says, "aria-label": says, onclick: () => act.without(word) }, element("span", { dir: "auto" }, word), out ? " ↺" : " ×");
   };
-  $("words").children[1].replaceChildren(...[...new Set([...asked ?? [], ...without])].map(chip));
+  $("words").children[1].replaceChildren(...[...new Set([...sayable, ...without])].map(chip));
+  $("more").lastElementChild.replaceChildren(...others.filter((word) => !without.includes(word)).map(chip));
+  $("more").hidden = !others.length;
 }
 
 let polling = null, timer = null;
@@ -117,15 +122,16 @@ export function sayOnline() {
 
 /** Show a message for a few seconds. `work` is the action of its button. */
 export function toast(text, work, name = "Undo") {
-  const hide = () => $("toast").classList.remove("shown");
   $("toast").replaceChildren(text, ...(work ? [button(name, () => {
-    hide();
+    hideToast();
     work();
   })] : []));
   $("toast").classList.add("shown");
   clearTimeout(timer);
-  timer = setTimeout(hide, work ? 8000 : 4000);
+  timer = setTimeout(hideToast, work ? 8000 : 4000);
 }
+
+export const hideToast = () => $("toast").classList.remove("shown");
 
 export function askKey(reason, go) {
   $("reason").textContent = `${reason[0].toUpperCase()}${reason.slice(1)}. The key stays in this tab.`;

@@ -4,20 +4,29 @@ import * as api from "./api.js";
 import * as panels from "./panels.js";
 import { $, element, plain, plural } from "./dom.js";
 import * as hits from "./hits.js";
-import { LABELS, LAST, SIZE, keyOf, rankedBy, ranks, read, search, write } from "./state.js";
+import { LABELS, LAST, SIZE, keyOf, rankedBy, ranks, read, sayableFirst, search, write } from "./state.js";
 
 const { index: defaultIndex } = document.body.dataset;
-const SLOW = 2000; // milliseconds
-const RECENT = "resift-recent", REMEMBERED = 6; // recent searches, stored on this device only, one per line
-const roomy = matchMedia("(min-width: 62rem)"), wide = matchMedia("(min-width: 75rem)"); // same as in the style sheet
+// Milliseconds.
+const SLOW = 2000;
+// Recent searches, stored on this device only, one per line.
+const RECENT = "resift-recent", REMEMBERED = 6;
+// Same as in the style sheet.
+const roomy = matchMedia("(min-width: 62rem)"), wide = matchMedia("(min-width: 75rem)");
 let state = fromAddress();
-let session = null; // the session as the service describes it
-let shown = null; // results of the last search
-let known = null; // description of the index: card fields, facets, examples
+// The session as the service describes it.
+let session = null;
+// Results of the last search.
+let shown = null;
+// Description of the index: card fields, facets, examples.
+let known = null;
 let methods = ["vectors"];
-let running = new AbortController(); // aborts running requests when a newer search starts
-let tasks = 0; // number of running tasks
-let typing = null, slow = null; // timers: for completions after a pause in typing, and for the notice of a slow search
+// Aborts running requests when a newer search starts.
+let running = new AbortController();
+// Number of running tasks.
+let tasks = 0;
+// Timers: for completions after a pause in typing, and for the notice of a slow search.
+let typing = null, slow = null;
 
 /** Return the state in the address. If this browser does not know the session, leave it out, and ask whether to use it. */
 function fromAddress() {
@@ -84,7 +93,8 @@ async function begin() {
   try {
     if (state.index) await open(renew());
   } finally {
-    if (isNamed) loadIndices().catch((error) => shown || explain(error)); // a long list takes time, so it does not delay the search
+    // A long list takes time, so it does not delay the search.
+    if (isNamed) loadIndices().catch((error) => shown || explain(error));
   }
 }
 
@@ -182,7 +192,7 @@ function paint() {
   $("note").textContent = state.right === "session" && state.left === "hybrid" && !grades.size ? "nothing marked yet, so both are the same" : "";
   $("said").hidden = !reason || (state.right === "bm25" && !right.resift.reranked) || right.resift.outcome === "nothing_to_add";
   $("said").firstElementChild.textContent = `Part of the ranking was left out: ${reason}. `;
-  panels.showShelf(session, state.without, known, act);
+  panels.showShelf(session, sayableFirst(session?.learned), state.without, known, act);
   // Last, since it reads positions: layout is computed only once.
   if (!none) hits.showHits(shown, grades, session?.learned?.asked ?? [], known, act);
 }
@@ -200,7 +210,8 @@ function busy(change) {
   $("results").setAttribute("aria-busy", String(tasks > 0));
   const waits = tasks > 0 && !shown && Boolean(known && state.query);
   document.body.classList.toggle("waiting", waits);
-  if (!shown) $("facets").hidden = !waits; // reserves space
+  // Reserves space.
+  if (!shown) $("facets").hidden = !waits;
   if (tasks) slow ??= setTimeout(() => { $("slow").hidden = false; }, SLOW);
   else {
     slow = clearTimeout(slow);
@@ -213,7 +224,8 @@ function ask(text) {
   if (!query) return;
   clearTimeout(typing);
   go({ query, page: 1, ...(query === state.query ? {} : { filters: [] }) });
-  attempt(known ? update : begin); // start the search first
+  // Start the search first.
+  attempt(known ? update : begin);
   api.stored("localStorage", RECENT, [query, ...recent().filter((one) => one !== query)].slice(0, REMEMBERED).join("\n"));
   paintForm();
 }
@@ -239,7 +251,8 @@ function unmoved() {
   const by = rankedBy(state);
   if (state.left === "session") return {};
   const base = shown?.base && rankedBy(shown.state) === by ? shown.base : ranks(state, known);
-  base.catch?.(() => undefined); // update() awaits it
+  // Update() awaits it.
+  base.catch?.(() => undefined);
   return { by, base };
 }
 
@@ -265,12 +278,14 @@ const act = {
   mark: (judged, grade) => attempt(async () => {
     const key = keyOf(judged), had = api.marks(session), now = had.find((one) => keyOf(one) === key)?.grade ?? 0, wanted = now === grade ? 0 : grade;
     hits.press(key, wanted);
-    const noted = judge(key, wanted), left = unmoved(); // the mark is sent first
+    // The mark is sent first.
+    const noted = judge(key, wanted), left = unmoved();
     let other = false;
     try {
       other = await noted;
     } catch (error) {
-      hits.press(key, now); // the mark was not stored
+      // The mark was not stored.
+      hits.press(key, now);
       throw error;
     }
     // Open the shelf at the first mark, if the window is wide enough.
@@ -299,6 +314,16 @@ const act = {
     panels.toast("The session was deleted.");
     await update();
   }),
+  // Copy the address without the session, or show it where the browser lets no page copy.
+  copy: async () => {
+    const link = new URL(write({ ...state, session: "", drawer: false, without: [] }), location.href).href;
+    try {
+      await navigator.clipboard.writeText(link);
+      panels.toast("Copied a link without your session.");
+    } catch {
+      prompt("Link without your session", link);
+    }
+  },
   without: (word) => {
     go({ without: state.without.includes(word) ? state.without.filter((one) => one !== word) : [...state.without, word] });
     attempt(update);
@@ -337,7 +362,8 @@ on("query", "input", complete);
 on("form", "submit", (event) => {
   event.preventDefault();
   ask($("query").value);
-  $("query").blur(); // keyboard shortcuts apply to the hits
+  // Keyboard shortcuts apply to the hits.
+  $("query").blur();
 });
 on("index", "change", () => {
   go({ index: $("index").value, page: 1, filters: [] });
@@ -358,6 +384,7 @@ on("compare", "click", () => {
 });
 on("toggle", "click", () => toggle(!state.drawer));
 on("close", "click", () => toggle(false));
+for (const name of ["undo", "forget", "copy"]) on(name, "click", act[name]);
 // Facets are only counted while they are visible.
 on("facets", "toggle", () => $("facets").open && shown && !shown.right.resift.facets && attempt(update));
 on("previous", "click", () => turnTo(state.page - 1));
@@ -382,6 +409,7 @@ on("home", "click", (event) => {
   $("query").focus();
 });
 addEventListener("popstate", () => {
+  panels.hideToast();
   state = fromAddress();
   attempt(begin);
 });

@@ -4,8 +4,10 @@ import { call } from "./api.js";
 import { plain, shortName } from "./dom.js";
 
 export const SIZE = 10;
-export const LAST = 1000; // last page: the API returns the first 10,000 hits
-const DEPTH = 100; // number of ranks to compare with
+// Last page: the API returns the first 10,000 hits.
+export const LAST = 1000;
+// Number of ranks to compare with.
+const DEPTH = 100;
 
 export const LABELS = { bm25: "As the engine ranks: BM25", hybrid: "Hybrid: words and meaning", trained: "Trained reranker", session: "Your session" };
 
@@ -40,10 +42,22 @@ function asked(method, { session, without }) {
 /** Return the key of a hit's or judgement's document: its index and id. */
 export const keyOf = ({ _index, _id, index = _index, document = _id }) => JSON.stringify([index, document]);
 
-const titles = new Map(); // key → title, of cards that were shown
+// Key → title, of cards that were shown.
+const titles = new Map();
 
 /** Return the title of a judged document: the title on its card, or else the title in the service's answer. */
 export const titleOf = (judged) => titles.get(keyOf(judged)) || plain(judged.title);
+
+// Words of titles and facts that were shown.
+const spoken = new Set();
+const learnToSay = (texts) => texts.join(" ").toLocaleLowerCase().split(/[^\p{L}\p{N}]+/u).forEach(spoken.add, spoken);
+
+/** Return the session's words in two lists: those that people say, which are in a title or a fact, and all others. */
+export function sayableFirst(learned) {
+  learnToSay((learned?.because ?? []).map(titleOf));
+  const words = learned?.asked ?? [], said = words.filter((word) => spoken.has(word));
+  return said.length ? [said, words.filter((word) => !spoken.has(word))] : [words, []];
+}
 
 const common = ({ index, query, filters }) => ({ index, query, filter: filters.length ? { bool: { filter: filters.map(clause) } } : null });
 
@@ -76,6 +90,7 @@ export async function search(state, known, facets, signal, base = state.compare 
     const { card } = hit.resift;
     for (const part of ["title", "text"]) card[part] = plain(card[part]).trim();
     titles.set(keyOf(hit), card.title);
+    learnToSay([card.title, ...Object.values(card.facts ?? {})]);
   }
   return { state, depth: depthOf(state), left, right, base: places };
 }
