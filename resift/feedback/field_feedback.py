@@ -172,7 +172,8 @@ def move_tokens(query: Tokens, documents: Sequence[Tokens], grades: Sequence[flo
         grades: Sign and weight of each judgement, not 0.
 
     Returns:
-        The tokens, heaviest first, with weights of the same length (l2) as the query's.
+        The tokens with their weights, heaviest first. The weights have the same Euclidean length as the query's
+        weights.
 
     >>> move_tokens({"fire": 1.0}, [{"fire": 1.0, "bush": 1.0}], [1.0])
     {'fire': 0.985, 'bush': 0.1725}

@@ -25,7 +25,7 @@ def named_indices(contents: Contents) -> Iterator[str]:
     treated like the clause. So the result can contain names that are not looked up, but it never lacks a name.
 
     Args:
-        contents: The contents of the body.
+        contents: The objects and strings of the body, from :func:`resift.query.limits.contents_of`.
 
     Raises:
         BadInput: If a part of the body hides queries, so that the names in them cannot be read. This is a ``wrapper``

@@ -153,10 +153,10 @@ class Clause:
 
         Args:
             change: A function that is called with each scoring clause, and returns the JSON of its replacement. To
-                leave a scoring clause unchanged, the function returns the attribute ``raw`` of this clause.
+                leave a scoring clause unchanged, the function returns the attribute ``raw`` of the scoring clause.
 
         Returns:
-            The JSON of the new clause, or the attribute ``raw`` of this clause if no scoring clause was changed.
+            The JSON of the new clause, or ``self.raw`` if no scoring clause was changed.
         """
         if self.kind in _SCORE_THRESHOLD_KINDS and self.settings.get("min_score") is not None:
             return self.raw

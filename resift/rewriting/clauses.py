@@ -152,8 +152,8 @@ def rescore_stages(body: Body, stages: Sequence[Body]) -> list[Body]:
 def named_stages(stages: Sequence[Body]) -> list[Body]:
     """Return a copy of rescore stages that marks the search as rewritten.
 
-    For this purpose, the query of the first stage is wrapped in a clause with a special name. Use this function for
-    searches whose main query cannot be named.
+    The query of the first stage is marked by :func:`named_bool`. Use this function for searches whose main query cannot
+    be marked.
 
     Args:
         stages: The rescore stages. If there are none, the result is empty.

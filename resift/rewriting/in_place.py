@@ -48,7 +48,7 @@ _UNKNOWN_DISTINCTION = 0.5
 
 
 def rewrite_in_place(query: Query, knowledge: Knowledge, options: Options) -> Rewritten:
-    """Rewrite a query that ranks by vectors or sparse tokens by changing its own clauses.
+    """Rewrite the clauses of a query that ranks by vectors or sparse tokens.
 
     The query vectors and query tokens in the clauses are moved towards the relevant documents of the session, and text
     clauses get expansion words. A rescore stage is added only to demote judged documents.
