@@ -28,8 +28,8 @@ class Failure(click.ClickException):
     """An error that click prints to the user before the command exits.
 
     Args:
-        message: What went wrong.
-        expected: What the command expected instead. It is printed on a second line, unless it is None.
+        message: A description of the error.
+        expected: The expected value or state, which is printed on a second line, or None.
         status: The exit status of the command.
     """
 

@@ -361,11 +361,11 @@ class Vectors:
         """Compute the scores of documents with a script.
 
         The score of a document is the similarity of its vector to the query vector, or exp(beta · similarity) if the
-        script has a ``beta``. The score of a document without a vector depends on how searches use the script:
+        script has a ``beta``. A document without a vector is scored as follows:
 
-        - Without ``beta``, script scores are added to other scores, so the score is 0.
-        - With ``beta``, other scores are multiplied by script scores, so the document is scored like a document that is
-          similar to nothing.
+        - Without ``beta``, its score is 0.
+        - With ``beta``, it is scored like a document that is similar to nothing. Other scores are multiplied by this
+          score, so a score of 0 would move the document to the end of the ranking.
 
         If the script refers to a field other than VECTOR_FIELD, all documents count as documents without a vector.
 

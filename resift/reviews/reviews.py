@@ -34,7 +34,7 @@ class ReviewSettings:
     """The settings of a review.
 
     Attributes:
-        topic: What the review is about, in words. The best hits of a search for the topic are read first.
+        topic: The subject of the review, in words. The best hits of a search for the topic are read first.
         query: An OpenSearch query clause that selects the documents to review. By default, the whole index is reviewed.
         fields: The names of the fields that people read. If empty, all text fields are read.
         target: The recall at which the review may stop, between 0 and 1.

@@ -17,6 +17,11 @@ from resift.plugin.cluster.resources import Resource
 from resift.plugin.cluster.templates import Stamp, fingerprint, render
 
 log = logging.getLogger(__name__)
+# The purposes of the remote models. Each model calls the service:
+# - embed: encodes documents for the ingest pipeline of the installation, within 20 seconds
+# - query: encodes queries, and documents for the ingest pipelines of indices, within a second
+# - rerank: ranks documents
+# - rewrite: rewrites search bodies
 REMOTE_MODELS = ("embed", "query", "rerank", "rewrite")
 # The state of a model that ML Commons deploys at its first use. ML Commons does this with remote models, unless the
 # setting _AUTO_DEPLOY forbids it.

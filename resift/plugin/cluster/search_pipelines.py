@@ -185,7 +185,7 @@ class SearchPipeline(Resource):
             added = {name: settings[name] for name in _USER_SETTINGS if name in settings}
             processor = {PLUGIN: {**self.body[PLUGIN], **added}}
         if current is None or _is_unedited(current):
-            # Nobody has edited the pipeline since Resift created it, so it is created anew.
+            # Nobody has edited the pipeline since Resift created it, so it can be replaced as a whole.
             body = with_processor(self._base or current or {}, processor)
             body = {**body, "description": str(Stamp(__version__, self.stamp.model, _content(body)))}
         else:

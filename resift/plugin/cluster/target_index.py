@@ -116,8 +116,9 @@ class Target:
     def find_entry(self, model: ModelDescription, graph: bool) -> IndexInfo | None:
         """Find vectors of a model in the index that can be used instead of writing new vectors.
 
-        Vectors that Resift has written are used only if they are stored as requested, with or without an HNSW index.
-        Otherwise Resift can replace them.
+        Vectors that ``resift attach`` has written are used only if they are stored as requested, with or without an
+        HNSW index. Otherwise, they can be replaced. All other vectors are used in any case, because Resift cannot
+        replace them.
 
         Args:
             model: The embedding model.

@@ -98,7 +98,7 @@ class OpenSearchUbiLog(UbiLog):
     def _create(self, kind: str) -> None:
         """Create the index for a kind of entries, unless it exists.
 
-        The mappings are those of the UBI plugin, with three differences:
+        The mappings equal the mappings of the UBI plugin, with three differences:
 
         - New fields are not mapped. Any browser can send events, and an index is limited to 1,000 fields.
         - A timestamp may be a number, and may lack milliseconds.

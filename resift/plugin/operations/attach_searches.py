@@ -106,7 +106,7 @@ class SearchAttachment:
 
         Returns:
             The name of the pipeline. None if there is no such pipeline. Also None if one of the attached indices has a
-            default search pipeline that does not rewrite these searches.
+            default search pipeline that does not rewrite these searches. The plan then starts from this default.
         """
         attached = [own for own, pipeline in self.pipelines.items() if self._attached_name(pipeline) == self.name]
         if not {*self.defaults.values()} <= {None, *attached}:

@@ -76,7 +76,7 @@ def _plugin_rows(cluster: Cluster, plugin: NativePlugin) -> Iterator[StatusRow]:
 
 
 def _service_urls(cluster: Cluster, native: Mapping[str, Rewriter]) -> list[str]:
-    """Return the URLs of the services that the plugin calls, except those that an installation also uses.
+    """Return the URLs of the services that the plugin calls, except URLs that an installation also uses.
 
     Args:
         cluster: The connection to the cluster.

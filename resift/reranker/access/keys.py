@@ -21,6 +21,15 @@ from resift.files import replace_private
 from resift.sessions.sessions import SessionCaller
 
 SCOPES = ("embed", "search", "body", "feedback", "review", "admin")
+"""The scopes (permissions) of API keys.
+
+- ``embed``: encode and rank texts, and rewrite searches
+- ``search``: search, with the listed query clauses and options
+- ``body``: in addition to ``search``, send any search body
+- ``feedback``: store judgements and events, and use the sessions of the same key
+- ``review``: read and judge the documents of reviews
+- ``admin``: use all sessions, delete reviews, and read metrics
+"""
 OPEN = "open"
 """The scope of routes that need no key."""
 SCOPE_OF = {

@@ -318,6 +318,7 @@ def _is_foreign(origins: Sequence[str]) -> bool:
 
 
 _WITHOUT_BODIES = frozenset(SCOPES) - {"body", "review", "admin"}
+"""The scopes of callers on other machines if the service has no API keys."""
 _EXPECTED = f"Authorization: Bearer {PREFIX}… or X-Api-Key: {PREFIX}…"
 _OWN_KEY = re.compile(rf"(?:^|[\s,:]){PREFIX}")
 """Matches an API key of the service in an Authorization header. Commas join several headers of the same name."""
@@ -496,7 +497,7 @@ def count_ubi(outcome: str, items: int) -> None:
     Outside a Flask application, nothing is counted.
 
     Args:
-        outcome: What happened to the events or queries, for example ``stored``.
+        outcome: The result of processing the events or queries, for example ``stored``.
         items: The number of events or queries.
     """
     if items and has_app_context():
