@@ -162,8 +162,9 @@ def guard(url: str, name: str | None) -> None:
     """Protect the cluster's searches from a service that hangs.
 
     A service that does not answer delays each search by a second. This command calls the service once a second. After
-    two calls without an answer, it disables the remote models in the cluster, so that searches no longer wait. When the
-    service answers again, the command enables the remote models again.
+    two calls without an answer, or five calls in which the service is overloaded, it disables the remote models in the
+    cluster, so that searches no longer wait. When the service has recovered, the command enables the remote models
+    again.
 
     Run this command on a different machine than the service. It runs until you stop it, and then leaves the remote
     models enabled.

@@ -139,6 +139,11 @@ port_option = click.option(
 def parse_field_names(context: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:
     """Split a comma-separated list of field names (click option callback).
 
+    Args:
+        context: The click context.
+        parameter: The option ``--fields``.
+        value: The names, separated by commas, or None if the option is not used.
+
     Returns:
         The names without duplicates, or None if the option is not used.
 

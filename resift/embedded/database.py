@@ -175,7 +175,13 @@ class Database:
         )
 
     def _prepare(self, db: sqlite3.Connection, table: str, schema: Sequence[str]) -> None:
-        """Create the schema if it does not exist."""
+        """Create the tables in the file, unless the file already contains them.
+
+        Args:
+            db: The connection to the file.
+            table: The name of a table that shows whether the schema exists.
+            schema: The SQL statements that create the tables.
+        """
         if not self._is_new(db) and _has_table(db, table):
             return  # without a write lock, so that opening the file does not wait for writers
         _use_write_ahead_log(db)
@@ -443,6 +449,9 @@ class SqliteUbiLog(UbiLog):
 
     def queries(self, ids: Sequence[str]) -> dict[str, UbiQuery]:
         """Look up logged queries by their query ids.
+
+        Args:
+            ids: The query ids.
 
         Returns:
             The queries, by query id. Unknown ids are left out.

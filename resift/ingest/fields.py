@@ -128,7 +128,11 @@ class _Field:
     different: set[str] = field(default_factory=set)
 
     def add(self, value: str) -> None:
-        """Count a value."""
+        """Update the statistics with a value of the field.
+
+        Args:
+            value: The value, a text that is not empty.
+        """
         letters = sum(map(str.isalpha, value)) >= sum(not character.isspace() for character in value) / 2
         unspaced = len(_UNSPACED.findall(value))
         # In scripts without spaces, two characters count as a word.

@@ -362,8 +362,8 @@ def list_indices() -> dict[str, Any]:
 def describe_index(index: str) -> dict[str, Any]:
     """Return the fields, facets and example queries that the search page shows for an index.
 
-    The fields are named by the setting RESIFT_PAGE_FIELDS, or else guessed from documents that the caller may read. The
-    result is cached for ten minutes for callers with the same Authorization header.
+    The setting RESIFT_PAGE_FIELDS selects the fields. By default, they are guessed from documents that the caller may
+    read. The result is cached for ten minutes for callers with the same Authorization header.
     """
     service, headers = current_service(), engine_headers()
     return service.catalogue.describe(service.info(index, headers), headers)
@@ -509,8 +509,8 @@ def feedback() -> dict[str, Any]:
 def get_session(session: str) -> dict[str, Any]:
     """Return the judgements in a session, with a summary of what was learned from them.
 
-    The query parameter `feedback` selects the method of learning to describe. By default, it is the method in the
-    settings of the service.
+    The query parameter `feedback` selects the feedback method whose results are described. By default, it is the method
+    in the settings of the service.
     """
     service, stated = current_service(), request.args.get("feedback")
     method = None if stated is None else schema.convert("feedback", stated, MethodName)
@@ -519,7 +519,7 @@ def get_session(session: str) -> dict[str, Any]:
 
 @api.delete("/sessions/<session>")
 def delete_session(session: str) -> dict[str, Any]:
-    """Delete a session."""
+    """Delete a session with all its judgements."""
     current_service().sessions.delete(session)
     return {"session": session, "deleted": True}
 

@@ -102,7 +102,7 @@ def begin_review(review: str) -> dict[str, Any]:
 
 @reviews.get("/<review>")
 def get_review(review: str) -> dict[str, Any]:
-    """Return a review's progress, and whether it may stop."""
+    """Return a review: its settings, its progress, and whether it may stop."""
     return review_response(_open(review))
 
 
@@ -189,7 +189,7 @@ def export_review(review: str) -> Response:
 
 
 def progress_response(progress: Progress) -> dict[str, Any]:
-    """Return a review's progress in the format of responses."""
+    """Convert the progress of a review to a JSON object for responses."""
     low, high = progress.recall
     return {
         "total": progress.total,
@@ -204,7 +204,7 @@ def progress_response(progress: Progress) -> dict[str, Any]:
 
 
 def review_response(review: Review) -> dict[str, Any]:
-    """Return a review in the format of responses."""
+    """Convert a review, with its settings and its progress, to a JSON object for responses."""
     return {
         "review": review.id,
         **{name: review.first_event[name] for name in ("index", "topic", "query")},

@@ -58,7 +58,7 @@ class LargeSet(DocumentSet):
         return self._loaded.memory
 
     def existing(self, ids: Collection[str]) -> set[str]:
-        """Return the given ids whose documents belong to this set."""
+        """Return the subset of ``ids`` whose documents belong to this set."""
         return self._stored.existing(ids)
 
     def draw(self, count: int, excluded: Collection[str]) -> tuple[list[str], int]:

@@ -59,7 +59,7 @@ class LazySet(DocumentSet):
         return self._loaded.memory if self._loaded else 0
 
     def existing(self, ids: Collection[str]) -> set[str]:
-        """Return the given ids whose documents belong to this set."""
+        """Return the subset of ``ids`` whose documents belong to this set."""
         return (self._loaded or self._stored).existing(ids)
 
     def draw(self, count: int, excluded: Collection[str]) -> tuple[list[str], int]:

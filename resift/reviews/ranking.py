@@ -82,7 +82,7 @@ class DocumentSet:
         return _BYTES_PER_CHARACTER * self._characters
 
     def existing(self, ids: Collection[str]) -> set[str]:
-        """Return the given ids whose documents belong to this set."""
+        """Return the subset of ``ids`` whose documents belong to this set."""
         return {id for id in ids if id in self.places}
 
     def draw(self, count: int, excluded: Collection[str]) -> tuple[list[str], int]:

@@ -46,7 +46,7 @@ class StoredSet:
         return total
 
     def existing(self, ids: Collection[str]) -> set[str]:
-        """Return the given ids whose documents belong to this set."""
+        """Return the subset of ``ids`` whose documents belong to this set."""
         for batch in batched([id for id in ids if id not in self._existing], ID_BATCH):
             query = self.within(filter=[{"ids": {"values": batch}}])
             body = {"query": query, "size": len(batch), "_source": False}

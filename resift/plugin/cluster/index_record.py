@@ -107,7 +107,7 @@ class IndexRecord:
         vectors in a field that the user created replace nothing.
 
         Args:
-            entry: The description of the new vectors.
+            entry: The description of the new vectors: their model, text fields and vector field.
         """
         if not is_ours(entry.vector_field):
             return []
@@ -125,7 +125,7 @@ class IndexRecord:
         together with these vectors.
 
         Args:
-            entry: The description of the vectors.
+            entry: The description of the vectors: their model, text fields and vector field.
         """
         return entry.vector_field in self.added or not is_ours(entry.vector_field)
 
@@ -135,7 +135,7 @@ class IndexRecord:
         Use this method when you start to write the vectors.
 
         Args:
-            entry: The description of the vectors.
+            entry: The description of the vectors: their model, text fields and vector field.
         """
         fields = dict.fromkeys([*self.added, *([entry.vector_field] if is_ours(entry.vector_field) else [])])
         return replace(self, filling=entry, added=tuple(fields), attached=True)

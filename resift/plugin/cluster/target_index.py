@@ -177,7 +177,7 @@ class Target:
         """Add a vector field to the mapping, and record in the mapping that the field's vectors are being written.
 
         Args:
-            entry: The description of the vectors.
+            entry: The description of the vectors: their model, text fields and vector field.
             model: The embedding model, which determines the mapping of the field.
 
         Returns:
@@ -194,7 +194,7 @@ class Target:
         """Make searches use the vectors that an entry describes, by recording this in the mapping of the index.
 
         Args:
-            entry: The description of the vectors.
+            entry: The description of the vectors: their model, text fields and vector field.
 
         Returns:
             A description of the index with the new record.
@@ -350,7 +350,7 @@ def check_attachable(target: Target) -> None:
     the other fields of the document would be lost.
 
     Args:
-        target: The index.
+        target: The index, with its mapping and settings.
     """
     source = target.mapping.get("_source", {})
     if source.get("enabled") is False:
@@ -369,7 +369,7 @@ def _begin_filling(record: IndexRecord, entry: IndexInfo) -> IndexRecord:
 
     Args:
         record: The current record. It is not changed.
-        entry: The description of the new vectors.
+        entry: The description of the new vectors: their model, text fields and vector field.
 
     Raises:
         BadInput: If the vector field already contains vectors of another model.

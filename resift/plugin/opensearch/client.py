@@ -415,7 +415,7 @@ def has_only_rewriting_pipeline(client: OpenSearch, index: str, headers: Headers
     Args:
         client: The client of opensearch-py that is connected to the cluster.
         index: The name of an index or alias, or several names. All indices must meet the condition.
-        headers: The HTTP headers of the caller.
+        headers: The HTTP headers of the caller, which are passed on to OpenSearch.
     """
     # A request for the settings of all indices would include system indices, and the cluster would log a warning.
     if "*" in index or index in ("", "_all"):

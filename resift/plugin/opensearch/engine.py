@@ -115,7 +115,7 @@ class OpenSearchEngine(Engine):
 
         Args:
             index: The name of an index, alias or data stream, or a pattern.
-            headers: The HTTP headers of the caller.
+            headers: The HTTP headers of the caller, which are passed on to OpenSearch.
 
         Raises:
             IndexNotFound: If the name is empty or refers to no index. OpenSearch itself would interpret an empty name
@@ -133,7 +133,7 @@ class OpenSearchEngine(Engine):
 
         Args:
             index: The name of an index, alias or data stream, or a pattern.
-            headers: The HTTP headers of the caller.
+            headers: The HTTP headers of the caller, which are passed on to OpenSearch.
         """
         mappings_by_index = self._mappings(index, headers)
         return IndexInfo.combine(index, [_info(name, mapping) for name, mapping in mappings_by_index.items()])
@@ -177,7 +177,7 @@ class OpenSearchEngine(Engine):
 
         Args:
             index: The name of an index, alias or data stream, or a pattern.
-            headers: The HTTP headers of the caller.
+            headers: The HTTP headers of the caller, which are passed on to OpenSearch.
         """
         return list(self._mappings(index, headers))
 
@@ -186,7 +186,7 @@ class OpenSearchEngine(Engine):
 
         Args:
             patterns: Names of indices, in which ``*`` matches any characters.
-            headers: The HTTP headers of the caller.
+            headers: The HTTP headers of the caller, which are passed on to OpenSearch.
         """
         # Exclude system indices (-.*), because OpenSearch logs a warning for each request for them, but not the backing
         # indices of data streams (.ds-*). The exclusion must come after a pattern: at the beginning of the list,
@@ -201,7 +201,7 @@ class OpenSearchEngine(Engine):
 
         Args:
             index: The name of an index, alias or data stream, or a pattern.
-            headers: The HTTP headers of the caller.
+            headers: The HTTP headers of the caller, which are passed on to OpenSearch.
         """
         all_mappings = self._mappings(index, headers).values()
         return list(dict.fromkeys(name for mapping in all_mappings for name in exact_names(mapping)))
@@ -225,7 +225,7 @@ class OpenSearchEngine(Engine):
             query: The query clause that selects the documents.
             fields: The names of the fields.
             size: The maximum number of values for each field.
-            headers: The HTTP headers of the caller.
+            headers: The HTTP headers of the caller, which are passed on to OpenSearch.
 
         Returns:
             For each field, pairs of a value and its number of documents, most frequent first.
@@ -247,7 +247,7 @@ class OpenSearchEngine(Engine):
         Args:
             model: The id of the model.
             text: The query text.
-            headers: The HTTP headers of the caller.
+            headers: The HTTP headers of the caller, which are passed on to OpenSearch.
 
         Returns:
             The query vector, of shape (n_dimensions,). It is never None: only engines without such models return None.
@@ -267,7 +267,7 @@ class OpenSearchEngine(Engine):
             text: The query text.
             model: The id of a sparse encoding model in the cluster. If None, the analyzer is used.
             analyzer: The name of an analyzer in the cluster, by default ``bert-uncased``.
-            headers: The HTTP headers of the caller.
+            headers: The HTTP headers of the caller, which are passed on to OpenSearch.
 
         Returns:
             The weight of each token. The result is never None for this engine.
@@ -348,7 +348,7 @@ class OpenSearchEngine(Engine):
             index: The name of an index, alias or data stream, or a pattern.
             body: The search body.
             vectors: The name of the vector field to return for each hit, or None for no vectors.
-            headers: The HTTP headers of the caller.
+            headers: The HTTP headers of the caller, which are passed on to OpenSearch.
         """
         prepared = self._prepare(index, body, vectors, headers)
         if vectors is None:
@@ -365,7 +365,7 @@ class OpenSearchEngine(Engine):
             index: The name of an index, alias or data stream, or a pattern.
             bodies: The search bodies.
             vectors: The name of the vector field whose values are returned for the hits of the first search, or None.
-            headers: The HTTP headers of the caller.
+            headers: The HTTP headers of the caller, which are passed on to OpenSearch.
 
         Returns:
             The results, in the order of the bodies.
@@ -392,6 +392,12 @@ class OpenSearchEngine(Engine):
 
         A pipeline with further processors is not skipped, because their work is needed, such as normalising the scores
         of a ``hybrid`` query. The cluster then calls the service again, which leaves its own clauses unchanged.
+
+        Args:
+            index: The name of an index, alias or data stream, or a pattern.
+            body: The search body.
+            vectors: The name of the vector field to return for each hit, or None for no vectors.
+            headers: The HTTP headers of the caller, which are passed on to OpenSearch.
         """
         prepared = prepare_body(body, vectors)
         if "search_pipeline" in prepared:
@@ -408,7 +414,7 @@ class OpenSearchEngine(Engine):
         Args:
             index: The name of an index, alias or data stream, or a pattern.
             clauses: The query clauses.
-            headers: The HTTP headers of the caller.
+            headers: The HTTP headers of the caller, which are passed on to OpenSearch.
 
         Returns:
             The numbers of documents, in the order of the clauses.
@@ -543,7 +549,7 @@ class OpenSearchEngine(Engine):
         Args:
             index: The name of an index, alias or data stream, or a pattern.
             ids: The ids of the documents.
-            headers: The HTTP headers of the caller.
+            headers: The HTTP headers of the caller, which are passed on to OpenSearch.
             vectors: The name of the vector field.
 
         Returns:

@@ -89,7 +89,7 @@ class FailoverTransport(Transport):  # type: ignore[misc]
             body: The body of the request, which is converted to JSON.
             timeout: The time limit in seconds.
             ignore: HTTP statuses that do not raise an exception.
-            headers: The HTTP headers of the caller.
+            headers: The HTTP headers of the caller, which are passed on to OpenSearch.
 
         Returns:
             The parsed body of the response.

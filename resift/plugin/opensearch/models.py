@@ -30,7 +30,7 @@ def embedding(client: OpenSearch, model: str, text: str, headers: Headers) -> Fl
         client: The client of opensearch-py that is connected to the cluster.
         model: The id of the model. It may be a local or a remote model.
         text: The query text.
-        headers: The HTTP headers of the caller.
+        headers: The HTTP headers of the caller, which are passed on to OpenSearch.
 
     Returns:
         The query vector, of shape (n_dimensions,).
@@ -58,7 +58,7 @@ def sparse_tokens(client: OpenSearch, model: str, text: str, headers: Headers) -
         client: The client of opensearch-py that is connected to the cluster.
         model: The id of the model.
         text: The query text.
-        headers: The HTTP headers of the caller.
+        headers: The HTTP headers of the caller, which are passed on to OpenSearch.
 
     Returns:
         The weight of each token.
@@ -89,7 +89,7 @@ def analyzed_tokens(client: OpenSearch, analyzer: str | None, text: str, headers
         client: The client of opensearch-py that is connected to the cluster.
         analyzer: The name of the analyzer, by default ``bert-uncased``.
         text: The query text.
-        headers: The HTTP headers of the caller.
+        headers: The HTTP headers of the caller, which are passed on to OpenSearch.
 
     Returns:
         The weight of each token.

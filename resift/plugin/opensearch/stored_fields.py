@@ -36,7 +36,7 @@ def stored_documents(
         client: The client of opensearch-py.
         indices: The names of the indices.
         ids: The ids of the documents.
-        headers: The HTTP headers of the caller.
+        headers: The HTTP headers of the caller, which are passed on to OpenSearch.
     """
     names = ",".join(indices)
     size = len(ids) * len(indices)

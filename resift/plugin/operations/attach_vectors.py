@@ -276,7 +276,7 @@ class _IndexAttachment:
 
     Args:
         plan: The plan for all indices.
-        target: The index.
+        target: The index, with its mapping and settings.
         model: The embedding model.
         progress: A function that is called with progress reports.
     """
@@ -367,7 +367,7 @@ class _IndexAttachment:
         Nothing is changed unless the user chose the option ``--default-pipelines``.
 
         Args:
-            target: The index.
+            target: The index, with its mapping and settings.
             pipelines: The kinds of Resift's pipelines that exist for the index: "search", "ingest" or both. Without an
                 ingest pipeline, nothing is changed.
 

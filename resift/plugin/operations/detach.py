@@ -124,7 +124,7 @@ class _IndexDetachment:
 
     Args:
         cluster: The connection to the cluster.
-        target: The index.
+        target: The index, with its mapping and settings.
         record: Resift's description of the vectors in the index before the change, or a reconstruction if the
             description was lost.
         model: The hash of a model whose vectors are removed, or None to remove all vectors.
@@ -266,7 +266,7 @@ def _record(cluster: Cluster, target: Target) -> IndexRecord:
 
     Args:
         cluster: The connection to the cluster.
-        target: The index.
+        target: The index, with its mapping and settings.
     """
     record = target.record
     is_empty = not record.attached and record.current is None
@@ -281,7 +281,7 @@ def _entries_to_remove(target: Target, model: str | None) -> list[IndexInfo]:
     An entry of the record describes the vectors of one model.
 
     Args:
-        target: The index.
+        target: The index, with its mapping and settings.
         model: The hash of the model whose vectors are removed, or None for all vectors that ``resift attach`` added.
 
     Returns:

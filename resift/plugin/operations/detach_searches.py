@@ -174,7 +174,7 @@ def other_attached_names(
     Args:
         cluster: The connection to the cluster.
         pipelines: The bodies of all search pipelines, by name. They show which names are attached.
-        names: Names that are left out.
+        names: Names to leave out of the result, such as the name that is being detached.
         indices: The names of the indices.
     """
     other_names = {rewriter.index for rewriter in read_rewriters(pipelines).values()}.difference(names)

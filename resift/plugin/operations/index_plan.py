@@ -59,7 +59,7 @@ class IndexPlan:
 
     Args:
         engine: The engine that is connected to the cluster.
-        target: The index.
+        target: The index, with its mapping and settings.
         model: The embedding model. If it will be trained later, a model of the same kind.
         options: The options of ``resift attach``.
         own_field: The name of a field that the user created, and that already contains the vectors, or None.
@@ -160,7 +160,7 @@ def _outage(engine: OpenSearchEngine, target: Target) -> str:
 
     Args:
         engine: The engine that is connected to the cluster.
-        target: The index.
+        target: The index, with its mapping and settings.
     """
     if target.has_hnsw or "knn_vector" not in target.fields.values():
         return ""
@@ -186,7 +186,7 @@ def _choose_fields(
     vectors, the fields are guessed from some documents.
 
     Args:
-        target: The index.
+        target: The index, with its mapping and settings.
         model: The embedding model.
         existing: The description of existing vectors of the model, or None.
         options: The options of ``resift attach``. They contain the fields that the user named, if any.
@@ -212,7 +212,7 @@ def guess_text_fields(target: Target, sources: Sequence[dict[str, Any]]) -> list
     """Guess which text fields of an index contain sentences.
 
     Args:
-        target: The index.
+        target: The index, with its mapping and settings.
         sources: The ``_source`` of some documents. If empty, all text fields are returned.
 
     Returns:
@@ -238,7 +238,7 @@ def _check_fields(target: Target, fields: Sequence[str], sources: Sequence[dict[
     """Check that the chosen text fields exist, can be searched and are not all empty.
 
     Args:
-        target: The index.
+        target: The index, with its mapping and settings.
         fields: The names of the text fields.
         sources: The ``_source`` of random documents.
 

@@ -104,7 +104,7 @@ def _vector_state(
 
     Args:
         record: Resift's record of the index.
-        entry: The description of the vectors.
+        entry: The description of the vectors: their model, text fields and vector field.
         documents: The number of documents in the index, or None if the index is closed.
         covered: The number of documents with a vector.
         served_models: The hashes of the models that the services connected to the cluster use.
@@ -132,7 +132,7 @@ def _count_vectors(cluster: Cluster, entry: IndexInfo) -> tuple[int | None, int]
 
     Args:
         cluster: The connection to the cluster.
-        entry: The description of the vectors.
+        entry: The description of the vectors: their model, text fields and vector field.
 
     Returns:
         Both numbers. The first is None if the index is closed or was deleted.

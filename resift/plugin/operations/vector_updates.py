@@ -61,7 +61,7 @@ def write_vectors(engine: Engine, model: Model, entry: IndexInfo, stop: Stop, pr
     Args:
         engine: The search engine that contains the index.
         model: The model that encodes the documents.
-        entry: The description of the vectors.
+        entry: The description of the vectors: their model, text fields and vector field.
         stop: A flag to stop early.
         progress: A function that is called with the number of documents that have been changed.
 
