@@ -37,7 +37,14 @@ final class Answer {
         }
     }
 
-    /** Returns a parser at the beginning of an object. */
+    /**
+     * Returns a parser that has just entered an object of the answer.
+     *
+     * @param field    the name of the object, such as {@code body}
+     * @param json     the answer
+     * @param registry the parsers for query clauses of this node
+     * @throws IOException if the answer has no such object
+     */
     private static XContentParser parserAt(String field, byte[] json, NamedXContentRegistry registry) throws IOException {
         XContentParser parser = JsonXContent.jsonXContent.createParser(registry, LoggingDeprecationHandler.INSTANCE, json);
         try {

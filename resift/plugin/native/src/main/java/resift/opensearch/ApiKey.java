@@ -16,7 +16,7 @@ final class ApiKey {
     private ApiKey() {}
 
     /**
-     * Returns a supplier of the key in a file. The file is read anew after it was replaced.
+     * Returns a supplier of the key in a file. The supplier reads the file again if the file has changed.
      *
      * @param config the folder of the node's configuration
      * @param name   the path of the file, relative to {@code config}
@@ -50,8 +50,8 @@ final class ApiKey {
     /**
      * Reads a key from a file.
      *
-     * @throws IOException if the file cannot be read, or does not consist of one line without spaces. Other files of the configuration
-     *                     directory, such as private keys, can therefore not be sent to a URL in a pipeline.
+     * @throws IOException if the file cannot be read, or does not consist of a single line without spaces. This check also prevents a
+     *                     pipeline from sending other files of the configuration directory, such as private keys, to its URL.
      */
     private static String read(Path file) throws IOException {
         if (Files.size(file) > MAX_BYTES) {

@@ -10,8 +10,8 @@ import java.util.function.LongSupplier;
  * A circuit breaker, which stops searches from calling a service that is down.
  *
  * <p>The breaker opens after {@value #THRESHOLD} failures in a row. While it is open, searches run unchanged at once. Once a second, a search
- * may start a trial call, whose answer the search does not wait for. The first trial call that succeeds closes the breaker. A recovering service
- * therefore costs no search any time.
+ * also starts a trial call, but does not wait for the answer. A service that is still down therefore does not delay any search. The first trial
+ * call that succeeds closes the breaker.
  */
 final class Breaker {
     static final int THRESHOLD = 3;
@@ -38,7 +38,7 @@ final class Breaker {
         return failures.get();
     }
 
-    /** Returns whether the caller may make a trial call now. At most one caller a second is told so. */
+    /** Returns whether the caller should make a trial call now. The result is true for at most one caller a second. */
     boolean claimTrial() {
         long now = nanoTime.getAsLong();
         long due = nextTrial.get();

@@ -9,20 +9,20 @@ enum Failure {
     TIMEOUT(true),
     /** No connection to the service could be made, or the connection broke. */
     UNREACHABLE(true),
-    /** The service refused the API key. */
+    /** The service refused the API key, or the key file cannot be read. */
     UNAUTHORIZED(true),
-    /** The service refused the request with another status from 300 to 499. */
+    /** The service refused this request, with another status below 500 than 200, 401, 403 and 429. */
     REJECTED(false),
-    /** The service answered with a status of 500 or more. */
+    /** The service answered with the status 429, or with 500 or more. */
     SERVICE_ERROR(true),
-    /** The answer of the service was not the answer of Resift, or this version of OpenSearch cannot parse the search body in it. */
+    /** The answer did not come from Resift, or this version of OpenSearch cannot parse the search body in it. */
     UNREADABLE(true),
     /** The service was not called, because its circuit breaker was open. */
     BREAKER_OPEN(false);
 
     /**
-     * Whether the service as a whole is to blame, not a single request. Such failures open the circuit breaker, and let the
-     * next URL be tried.
+     * Whether the service as a whole failed, not a single request. After such a failure, the next URL is tried. Several such failures in a
+     * row open the circuit breaker.
      */
     final boolean concernsService;
 
@@ -36,7 +36,7 @@ enum Failure {
     }
 
     /**
-     * Returns the failure that an HTTP status stands for.
+     * Converts the HTTP status of an answer to a failure.
      *
      * @param status a status other than 200
      */

@@ -17,8 +17,8 @@ final class PointInTime {
     /**
      * Returns the names of the indices, sorted.
      *
-     * <p>{@link org.opensearch.action.search.SearchContextId#decode} also reads the filters of aliases, which follow the shards. It needs the
-     * parsers of all query clauses for this, which plugins do not get.
+     * <p>{@link org.opensearch.action.search.SearchContextId#decode} is not used. It also reads the filters of aliases, which follow the shards,
+     * and needs the parsers of all query clauses for this. Plugins do not get these parsers.
      *
      * @param id the id, as {@code _search/point_in_time} returns it
      * @throws IOException if the id is malformed

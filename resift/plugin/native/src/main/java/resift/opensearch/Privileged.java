@@ -6,10 +6,10 @@ import java.security.PrivilegedAction;
 import java.util.function.Supplier;
 
 /**
- * Runs code with the permissions of this plugin (plugin-security.policy), whatever code of OpenSearch has called the plugin.
+ * Runs code with the permissions of this plugin (plugin-security.policy), even if the calling code of OpenSearch has fewer permissions.
  *
- * <p>OpenSearch 2 checks permissions by Java's security manager, and OpenSearch 3 by an agent. Both stop at this method when they look for
- * callers that lack a permission.
+ * <p>OpenSearch 2 checks permissions with Java's security manager, and OpenSearch 3 with an agent. Both check whether a caller on the stack lacks
+ * a permission, and do not look beyond this method.
  */
 final class Privileged {
     private Privileged() {}

@@ -12,9 +12,9 @@ import org.opensearch.core.xcontent.XContentParser;
 import org.opensearch.search.SearchExtBuilder;
 
 /**
- * The section {@code ext.resift} of a search body, which names the session and states options.
+ * The section {@code ext.resift} of a search body, which contains the session id and further options.
  *
- * <p>The service checks the options. This class only keeps them, so that a new option needs no new plugin.
+ * <p>This class stores the options without checking them, because the service checks them. A new option therefore needs no new plugin.
  */
 final class ResiftExt extends SearchExtBuilder {
     static final String NAME = "resift";

@@ -46,7 +46,12 @@ public class ResiftPlugin extends Plugin implements SearchPipelinePlugin, Search
         this.key = readKey(settings);
     }
 
-    /** Returns what all processors share, which is created at the first call. OpenSearch calls this while it starts, on one thread. */
+    /**
+     * Returns the parts that all processors of this node share. The first call creates them. No lock is needed, because OpenSearch calls this
+     * method on a single thread while it starts.
+     *
+     * @param parameters the parts of the node that processors may use
+     */
     Rewriting rewriting(Parameters parameters) {
         if (rewriting == null) {
             RewriteClient client = new RewriteClient(parameters.genericExecutor::accept, (delay, task) -> {
@@ -73,7 +78,7 @@ public class ResiftPlugin extends Plugin implements SearchPipelinePlugin, Search
         return List.of(KEY);
     }
 
-    /** Reads the API key again: {@code POST _nodes/reload_secure_settings}. */
+    /** Reads the API key from the keystore again, after {@code POST _nodes/reload_secure_settings}. */
     @Override
     public void reload(Settings settings) {
         key = readKey(settings);

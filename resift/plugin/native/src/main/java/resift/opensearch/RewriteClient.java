@@ -45,13 +45,13 @@ final class RewriteClient {
     /**
      * Sends a search body to the first endpoint that answers.
      *
-     * <p>Endpoints with an open circuit breaker are left out. If several endpoints remain, each may take an equal share of the
-     * time that is left.
+     * <p>Endpoints with an open circuit breaker are left out. The other endpoints are tried in order. For each attempt, the time limit is the
+     * remaining time divided by the number of endpoints that have not been tried yet.
      *
-     * @param service where to send it, and how long this may take
+     * @param service the endpoints, the timeout and the API key
      * @param body    the JSON body of the request
-     * @return the rewritten search body, nothing if the service left it unchanged, or a {@link RewriteException}. The future ends within
-     *         the service's timeout.
+     * @return a future that completes within the service's timeout: with the rewritten search body, with nothing if the service left the search
+     *         body unchanged, or with a {@link RewriteException}
      */
     CompletableFuture<Optional<SearchSourceBuilder>> rewrite(Service service, byte[] body) {
         List<Endpoint> closed = service.endpoints().stream().filter(endpoint -> endpoint.breaker().isOpen() == false).toList();
@@ -65,7 +65,7 @@ final class RewriteClient {
         return attempt(service, closed, body, deadline);
     }
 
-    /** Tries the first endpoint, and after a failure the others. */
+    /** Calls the first endpoint. If it fails as a whole, not just for this request, and time remains, tries the next endpoint. */
     private CompletableFuture<Optional<SearchSourceBuilder>> attempt(Service service, List<Endpoint> endpoints, byte[] body, long deadline) {
         long left = TimeUnit.NANOSECONDS.toMillis(deadline - System.nanoTime());
         CompletableFuture<Optional<SearchSourceBuilder>> first = call(service, endpoints.get(0), body, Math.max(left / endpoints.size(), 1));
@@ -76,7 +76,7 @@ final class RewriteClient {
         });
     }
 
-    /** Calls one endpoint, and tells its circuit breaker what happened. */
+    /** Calls one endpoint, and records the result in its circuit breaker. */
     private CompletableFuture<Optional<SearchSourceBuilder>> call(Service service, Endpoint endpoint, byte[] body, long timeoutMillis) {
         CompletableFuture<Optional<SearchSourceBuilder>> answer = new CompletableFuture<>();
         answer.whenComplete((ignored, error) -> record(endpoint, error));
@@ -136,7 +136,7 @@ final class RewriteClient {
         }
     }
 
-    /** Returns the reason of a failed call. */
+    /** Converts an exception of a call to a {@link RewriteException}. All unknown exceptions are failures of the connection. */
     static RewriteException failureOf(Throwable error) {
         Throwable cause = error instanceof CompletionException && error.getCause() != null ? error.getCause() : error;
         if (cause instanceof RewriteException known) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package resift.opensearch;
 
-/** Says why the service did not rewrite a search. It has no stack trace, because it is created for every search while the service is down. */
+/** The reason why a search was not rewritten. It has no stack trace, because it is created for every search while the service is down. */
 final class RewriteException extends RuntimeException {
     final Failure failure;
 

@@ -18,7 +18,8 @@ import org.opensearch.search.pipeline.PipelineProcessingContext;
 import org.opensearch.search.pipeline.SearchRequestProcessor;
 
 /**
- * Has the service rewrite searches in a session. All other searches pass untouched, and so do searches for which the service fails.
+ * A request processor that sends searches in a session to the service to have them rewritten. All other searches pass untouched. If the service
+ * fails, searches run unchanged.
  */
 class RewriteProcessor extends AbstractProcessor implements SearchRequestProcessor {
     static final String TYPE = "resift";
@@ -34,7 +35,7 @@ class RewriteProcessor extends AbstractProcessor implements SearchRequestProcess
      * @param description   the description of the processor, or null
      * @param ignoreFailure whether OpenSearch ignores errors of this processor, which reports none
      * @param rewriting     the parts that all processors of this node share
-     * @param service       where and how to call the service
+     * @param service       the settings with which the processor calls the service
      */
     RewriteProcessor(String tag, String description, boolean ignoreFailure, Rewriting rewriting, Service service) {
         super(tag, description, ignoreFailure);
@@ -61,7 +62,7 @@ class RewriteProcessor extends AbstractProcessor implements SearchRequestProcess
         }
         context.setAttribute(HANDLED, true);
         List<SearchExtBuilder> others = new ArrayList<>(Sections.ofOthers(source));
-        // The answer arrives on another thread. Headers and the user of the caller are restored there.
+        // The answer arrives on another thread, where the caller's headers and user must be restored.
         ActionListener<SearchRequest> preserving = ContextPreservingActionListener.wrapPreservingContext(listener, rewriting.threadContext());
         byte[] body;
         try {
@@ -90,7 +91,7 @@ class RewriteProcessor extends AbstractProcessor implements SearchRequestProcess
             json.field("index", index(request));
             json.field("hide_vectors", true);
             if (request.scroll() != null) {
-                // The search body does not show this, and OpenSearch cannot rescore a scroll.
+                // The search body does not show whether the search is a scroll, and OpenSearch cannot rescore a scroll.
                 json.field("scroll", true);
             }
             json.field("body", request.source());
@@ -99,7 +100,7 @@ class RewriteProcessor extends AbstractProcessor implements SearchRequestProcess
         }
     }
 
-    /** Returns the names that are searched, separated by commas. */
+    /** Returns the names of the searched indices, aliases, data streams or patterns, separated by commas. */
     private static String index(SearchRequest request) throws IOException {
         if (request.pointInTimeBuilder() != null) {
             return String.join(",", PointInTime.indices(request.pointInTimeBuilder().getId()));

@@ -9,7 +9,7 @@ import org.opensearch.ingest.ConfigurationUtils;
 import org.opensearch.search.pipeline.Processor;
 import org.opensearch.search.pipeline.SearchRequestProcessor;
 
-/** Creates the processors {@code resift} of named search pipelines. */
+/** Creates the processors of the type {@code resift} in search pipelines that the cluster stores. */
 final class RewriteProcessorFactory implements Processor.Factory<SearchRequestProcessor> {
     private static final String TYPE = RewriteProcessor.TYPE;
 
@@ -32,7 +32,7 @@ final class RewriteProcessorFactory implements Processor.Factory<SearchRequestPr
         Processor.PipelineContext context
     ) {
         if (context.getPipelineSource() == Processor.PipelineSource.SEARCH_REQUEST) {
-            // Everybody who may search could otherwise send the API key to any address.
+            // Otherwise, everybody who may search could send the API key to any address.
             throw ConfigurationUtils.newConfigurationException(TYPE, tag, null, "this processor is not allowed in a search body: use a named pipeline");
         }
         List<String> urls = urls(tag, config);

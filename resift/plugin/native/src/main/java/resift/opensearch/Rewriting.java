@@ -55,7 +55,7 @@ final class Rewriting implements ToXContentFragment {
      * Describes how to call the service.
      *
      * @param urls          the base URLs, in the order in which they are tried
-     * @param timeoutMillis the milliseconds that one search may wait in all
+     * @param timeoutMillis the maximum time in milliseconds that a search waits, including all URLs
      * @param keyFile       the path of a file with the API key inside the config directory, or null for the key in the keystore
      * @throws IllegalArgumentException if a URL is malformed, or the path leads out of the config directory
      */

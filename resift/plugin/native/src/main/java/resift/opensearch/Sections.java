@@ -49,10 +49,10 @@ final class Sections {
     }
 
     /**
-     * Returns whether a section is that of User Behavior Insights (UBI) and names a client.
+     * Returns whether a section belongs to User Behavior Insights (UBI) and contains a client id.
      *
-     * <p>The class of the section belongs to another plugin. Its JSON form is {@code {"client_id": …}} in current versions of UBI, which omit the
-     * name of the section.
+     * <p>The class of the section belongs to the UBI plugin, so only its JSON form is available. In current versions of UBI, this is
+     * {@code {"client_id": …}}, without the name of the section.
      */
     private static boolean hasClient(SearchExtBuilder section) {
         if (section.getWriteableName().equals(UBI) == false) {

@@ -5,10 +5,10 @@ import java.util.List;
 import java.util.function.Supplier;
 
 /**
- * Where and how a processor calls the service.
+ * The settings with which a processor calls the service.
  *
  * @param endpoints     the addresses, in the order in which they are tried
- * @param timeoutMillis the milliseconds that one search may wait in all
+ * @param timeoutMillis the maximum time in milliseconds that a search waits, including all addresses
  * @param key           supplies the API key, or null if the service has no keys
  */
 record Service(List<Endpoint> endpoints, long timeoutMillis, Supplier<String> key) {}

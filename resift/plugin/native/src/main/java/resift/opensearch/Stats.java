@@ -13,7 +13,7 @@ import java.util.function.LongSupplier;
 import org.opensearch.core.xcontent.ToXContentFragment;
 import org.opensearch.core.xcontent.XContentBuilder;
 
-/** Counts what became of the searches in sessions on this node, and logs failures at most once a minute. */
+/** Counts the searches in sessions on this node by their outcome, and logs failures at most once a minute. */
 final class Stats implements ToXContentFragment {
     private static final long LOG_INTERVAL_NANOS = TimeUnit.MINUTES.toNanos(1);
 
@@ -59,7 +59,7 @@ final class Stats implements ToXContentFragment {
         }
     }
 
-    /** Returns the number of searches that a failure left unchanged. */
+    /** Returns the number of searches that ran unchanged because of this kind of failure. */
     long count(Failure failure) {
         return failed.get(failure).sum();
     }

@@ -13,7 +13,10 @@ import org.opensearch.search.pipeline.SystemGeneratedProcessor;
 
 /** Adds a processor to searches in a session if the setting {@code resift.url} names the service. */
 final class SystemGeneratedFactory implements SystemGeneratedProcessor.SystemGeneratedFactory<SearchRequestProcessor> {
-    /** The section of searches with maximal marginal relevance, for which k-NN generates a processor. OpenSearch allows only one. */
+    /**
+     * The section of searches with maximal marginal relevance. The k-NN plugin generates a processor for such searches, and OpenSearch allows only
+     * one generated processor for a search.
+     */
     private static final String MMR = "mmr";
 
     private final Rewriting rewriting;
@@ -27,10 +30,10 @@ final class SystemGeneratedFactory implements SystemGeneratedProcessor.SystemGen
     }
 
     /**
-     * Sets where the service is.
+     * Sets the addresses of the service.
      *
-     * @param urls    the base URLs. Without any, no search is rewritten.
-     * @param timeout how long one search may wait in all
+     * @param urls    the base URLs. If there are none, no search is rewritten.
+     * @param timeout the maximum time that a search waits, including all URLs
      */
     void configure(List<String> urls, TimeValue timeout) {
         service = rewriting.service(urls, timeout.millis(), null);

@@ -14,7 +14,7 @@ import org.opensearch.common.unit.TimeValue;
 import org.opensearch.search.pipeline.SearchRequestProcessor;
 import org.opensearch.search.pipeline.SystemGeneratedProcessor;
 
-/** The plugin for OpenSearch 3.3 and later, whose searches in a session can be rewritten without any search pipeline. */
+/** The plugin for OpenSearch 3.3 and later. It can also rewrite searches in a session that use no search pipeline. */
 public final class SystemGeneratedPlugin extends ResiftPlugin {
     static final Setting<List<String>> URL = Setting.listSetting(
         "resift.url",

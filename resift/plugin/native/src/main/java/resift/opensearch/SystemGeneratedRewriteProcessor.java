@@ -3,14 +3,14 @@ package resift.opensearch;
 
 import org.opensearch.search.pipeline.SystemGeneratedProcessor;
 
-/** The processor of a single search. It runs after the processors of the search pipeline, if there is one. */
+/** A processor that OpenSearch generates for a single search. It runs after the processors of the search pipeline, if there is one. */
 final class SystemGeneratedRewriteProcessor extends RewriteProcessor implements SystemGeneratedProcessor {
     /**
      * @param tag           the name that OpenSearch gives to generated processors
      * @param description   the description that OpenSearch gives to generated processors
      * @param ignoreFailure whether OpenSearch ignores errors of this processor, which reports none
      * @param rewriting     the parts that all processors of this node share
-     * @param service       where and how to call the service
+     * @param service       the settings with which the processor calls the service
      */
     SystemGeneratedRewriteProcessor(String tag, String description, boolean ignoreFailure, Rewriting rewriting, Service service) {
         super(tag, description, ignoreFailure, rewriting, service);
