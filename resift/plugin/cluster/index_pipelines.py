@@ -122,7 +122,7 @@ class IndexPipelines:
         return IngestPipeline(self.cluster, record.index, encoders) if encoders else None
 
     def search(self, name: str, index_records: Mapping[str, IndexRecord]) -> list[SearchPipeline]:
-        """Return the search pipelines that should have the searches rewritten by the service of an installation.
+        """Return the search pipelines that should call the service of an installation to rewrite searches.
 
         An installation consists of the resources that ``resift install`` created for a service. The result contains:
 

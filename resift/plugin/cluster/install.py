@@ -49,7 +49,7 @@ class Installer:
     Args:
         engine: The engine that is connected to the cluster.
         installation: The desired installation. Its ``url`` is the address at which the nodes reach the service. Its
-            model is only described, so the weights are not needed.
+            model is a description without the weights, so a model on another machine can be installed.
         key: The API key of the service, or None if the service needs no key.
 
     Attributes:

@@ -383,12 +383,13 @@ class OpenSearchEngine(Engine):
         return [_result(response, field) for response, field in zip(responses, vector_fields, strict=False)]
 
     def _prepare(self, index: str, body: Body, vectors: str | None, headers: Headers) -> Body:
-        """Return the search body to send to OpenSearch. It skips a default search pipeline that only rewrites searches.
+        """Return the search body to send to OpenSearch, which skips the default search pipeline if possible.
 
-        All searches that the service sends are already rewritten, or must not be rewritten. With such a pipeline, the
-        cluster would call the service again, which takes five milliseconds, or a second if the service is overloaded.
-        The pipeline is also skipped if it does not exist, because OpenSearch would refuse the search. This happens if a
-        snapshot restored the index without the pipeline.
+        The pipeline is skipped if it does nothing except rewrite searches. All searches that this engine sends are
+        already rewritten, or must not be rewritten. With the pipeline, the cluster would call the service again, which
+        takes five milliseconds, or a second if the service is overloaded. The pipeline is also skipped if it does not
+        exist, because OpenSearch would refuse the search. This happens if a snapshot restored the index without the
+        pipeline.
 
         A pipeline with further processors is not skipped, because their work is needed, such as normalising the scores
         of a ``hybrid`` query. The cluster then calls the service again, which leaves its own clauses unchanged.
