@@ -36,7 +36,7 @@ from resift_lab.evaluation.feedback.turns import METRICS, ndcg, run_turns
 
 COLLECTIONS = ("clapnq", "govt", "fiqa")
 WEIGHTS = (0.15, 0.3, 0.5)
-Case = tuple[str, str, bool]
+Case = tuple[str, str, bool]  # collection, kind of searches, and whether the questions are rewritten
 
 
 class LexicalSearch(ServedSearch):

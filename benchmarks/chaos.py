@@ -28,8 +28,8 @@ from chaos_load import CALM, FIRST, GUARDED, NODES, SERVICE, Client, Indexing, L
 from chaos_verdict import Counts, Line, latencies, verdict
 from scale_data import short_documents
 
-LATER_COUNT = 6000
-# environment variables that the benchmark itself uses
+LATER_COUNT = 6000  # number of documents in the index LATER, which is attached during the benchmark
+# Environment variables that the benchmark itself uses.
 BENCHMARK_VARIABLES = ("RESIFT_NODE", "RESIFT_DATA", "OPENSEARCH_JAVA_HOME")
 
 
@@ -51,12 +51,12 @@ class Step:
 
 
 def nothing(cluster: Cluster) -> Callable[[], None]:
-    """Cause no fault."""
+    """Cause no fault, and return a function without an effect."""
     return lambda: None
 
 
 def killed_node(cluster: Cluster, manager: bool = False) -> Callable[[], None]:
-    """Kill a node: the cluster manager, or another node."""
+    """Kill the cluster manager or another node, and return a function that restarts it."""
     node = cluster.manager() if manager else cluster.another()
     node.kill()
 
@@ -68,32 +68,35 @@ def killed_node(cluster: Cluster, manager: bool = False) -> Callable[[], None]:
 
 
 def frozen_node(cluster: Cluster, manager: bool = False) -> Callable[[], None]:
-    """Freeze a node: the cluster manager, or another node."""
+    """Freeze the cluster manager or another node, and return a function that resumes it."""
     node = cluster.manager() if manager else cluster.another()
     node.freeze()
     return node.thaw
 
 
 def killed_service(cluster: Cluster) -> Callable[[], None]:
-    """Kill the service that the search pipeline calls."""
+    """Kill the service that the search pipeline calls, and return a function that restarts it."""
     cluster.services[0].kill()
     return cluster.services[0].start
 
 
 def frozen_service(cluster: Cluster) -> Callable[[], None]:
-    """Freeze the service that the search pipeline calls."""
+    """Freeze the service that the search pipeline calls, and return a function that resumes it."""
     cluster.services[0].freeze()
     return cluster.services[0].thaw
 
 
 def killed_worker(cluster: Cluster) -> Callable[[], None]:
-    """Kill one of the two worker processes of the service."""
+    """Kill one of the two worker processes of the service, and return a function without an effect.
+
+    The main process of the service restarts the worker.
+    """
     cluster.services[0].kill_worker()
     return lambda: None
 
 
 def guarded(breaks: Callable[[Cluster], Callable[[], None]]) -> Callable[[Cluster], Callable[[], None]]:
-    """Return the same fault while ``resift guard`` is running."""
+    """Return a function that causes the same fault while ``resift guard`` is running."""
 
     def broken(cluster: Cluster) -> Callable[[], None]:
         command = [sys.executable, "-m", "resift", "guard", "--engine", cluster.address, "--name", NAME]
@@ -113,7 +116,11 @@ def guarded(breaks: Callable[[Cluster], Callable[[], None]]) -> Callable[[Cluste
 
 
 def killed_attaching(cluster: Cluster) -> Callable[[], None]:
-    """Kill ``resift attach`` while it attaches an index, start it again, and kill a node."""
+    """Kill ``resift attach`` while it attaches an index, start it again, and kill a node.
+
+    Returns:
+        A function that restarts the node.
+    """
     process = cluster.attach(LATER)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(4)
@@ -123,7 +130,7 @@ def killed_attaching(cluster: Cluster) -> Callable[[], None]:
 
 
 def both(cluster: Cluster) -> Callable[[], None]:
-    """Kill a node and the service at the same time."""
+    """Kill a node and the service at the same time, and return a function that restarts both."""
     start_node, start_service = killed_node(cluster), killed_service(cluster)
 
     def back() -> None:

@@ -39,13 +39,13 @@ class Line:
 
 @dataclass
 class Counts:
-    """Numbers of degraded responses, by clients and by the counters of the cluster and the second service.
+    """Numbers of degraded responses, as clients counted them and as the cluster and the second service counted them.
 
     Attributes:
-        seen: Searches by pipeline that clients received without being rewritten, while services failed.
-        counted: The same by the counters of the cluster.
-        seen_served: Degraded responses that clients received from the second service.
-        counted_served: The same by the counters of the second service.
+        seen: Searches through a pipeline that were not rewritten while services failed, as clients counted them.
+        counted: The number of these searches according to the counters of the cluster.
+        seen_served: Degraded responses of the second service, as clients counted them.
+        counted_served: The number of these responses according to the counters of the second service.
     """
 
     seen: int = 0

@@ -13,7 +13,7 @@ second, and ratios of median search times, attached to plain, measured in altern
 versions.
 
 With RESIFT_DATA set, the following objects contain nDCG@10 x 100 of searches with float vectors and with compact
-vectors, for each collection (--collections). Needs the extra ``bench``.
+vectors, for each collection (--collections). Needs the extra ``dev``.
 """
 
 from __future__ import annotations

@@ -3,9 +3,10 @@
 A default setting should never be worse than a lexical search (BM25). Resift decides by measurements on the documents
 ("gates") whether it uses vectors, adapted vectors or a reranker. $RESIFT_DATA contains collections in BEIR's layout.
 Values are nDCG@10 x 100. If irrelevant documents are judged too, rankings are condensed, that is, documents without a
-judgement are omitted (Sakai 2007). At most 1,000 queries per collection are used, drawn at random with seed 0. A row
-for each default contains lexical search, the default, in brackets the same without the gate, and the reason of the
-gate's decision:
+judgement are omitted (Sakai 2007). At most 1,000 queries per collection are used, drawn at random with seed 0.
+
+The table has a row for each default setting: the value of lexical search, the value of the default, in brackets the
+value of the same setting without its gate, and the reason of the gate's decision. The defaults are:
 
 - ``packaged``: packaged vectors with the weight chosen by ``resift index``. In brackets: with their own weight.
 - ``adapted``: the vectors chosen by ``resift index --adapt``, which are adapted to the documents or not. In brackets:

@@ -244,12 +244,12 @@ def print_cost(url: str, name: str, rounds: int, store: str) -> None:
         times[turn, query, way] = 1000 * seconds(client.post, path, (plain, rewritten)[way][query])
     times = times[WARM:]
     medians, fastest = np.median(times, axis=1), np.median(times.min(axis=0), axis=0)
-    found = Spread.of(list(medians[:, 1] / medians[:, 0]))
+    ratio = Spread.of(list(medians[:, 1] / medians[:, 0]))
     print(
         f"{name}, {len(searched.collection.documents)} documents, {len(plain)} queries, {COST_MARKS} marks each, "
         f"{DEPTH} hits of each list\n"
         f"hybrid, p50: {np.median(medians[:, 0]):.1f} ms; of each query's fastest: {fastest[0]:.1f} ms\n"
-        f"in a session, p50: {found.median:.2f} times that ({found.low:.2f} to {found.high:.2f}, quartiles of {rounds} "
+        f"in a session, p50: {ratio.median:.2f} times that ({ratio.low:.2f} to {ratio.high:.2f}, quartiles of {rounds} "
         f"rounds); of each query's fastest: {fastest[1] / fastest[0]:.2f}"
     )
 

@@ -78,12 +78,12 @@ class Corpus:
         self.count = len(documents)
 
     def _write(self, documents: Sequence[tuple[str, str]], start: int) -> None:
-        vectors = self.vectors([" ".join(one) for one in documents])
+        vectors = self.vectors([" ".join(document) for document in documents])
         lines: list[str] = []
         for number, (title, text) in enumerate(documents):
-            found = {"embedding": vectors[number]} if any(vectors[number]) else {}
+            embedding = {"embedding": vectors[number]} if any(vectors[number]) else {}
             lines += [json.dumps({"index": {"_id": str(start + number)}})]
-            lines += [json.dumps({"title": title, "text": text, **found})]
+            lines += [json.dumps({"title": title, "text": text, **embedding})]
         answer = self.client.bulk(body="\n".join(lines) + "\n", index=self.index)
         if answer["errors"]:
             raise RuntimeError(f"{answer['items'][0]}")
@@ -114,7 +114,7 @@ class Setting:
         service: The URL of the service.
         folder: A temporary folder.
         environment: The environment variables of the service.
-        undone: Takes functions that clean up in the end.
+        undone: An exit stack for functions that clean up after the measurements.
     """
 
     name: str
@@ -203,7 +203,7 @@ def rewritten_body(rewrite: Callable[[], Any]) -> Body:
     """Return the body that the service returns once it has loaded the session.
 
     Raises:
-        RuntimeError: The service does not rewrite the body within a minute.
+        RuntimeError: If the service does not rewrite the body within a minute.
     """
     deadline = time.monotonic() + 60
     while (answer := rewrite())["resift"]["outcome"] != "rewritten":
@@ -219,7 +219,7 @@ def _session(query: str) -> str:
 
 def measured(ways: dict[str, Callable[[str], Any]], rounds: int) -> dict[str, list[float]]:
     """Return the median time in ms of each variant in each round."""
-    found: dict[str, list[float]] = {way: [] for way in ways}
+    medians: dict[str, list[float]] = {way: [] for way in ways}
     order, names = random.Random(0), [*ways]
     for turn in range(rounds + WARM):
         taken: dict[str, list[float]] = {way: [] for way in ways}
@@ -228,8 +228,8 @@ def measured(ways: dict[str, Callable[[str], Any]], rounds: int) -> dict[str, li
             for way in names:
                 taken[way].append(1000 * seconds(ways[way], query))
         for way in names if turn >= WARM else ():
-            found[way].append(float(np.median(taken[way])))
-    return found
+            medians[way].append(float(np.median(taken[way])))
+    return medians
 
 
 def main() -> None:
@@ -244,10 +244,10 @@ def main() -> None:
             raise RuntimeError(
                 f"hits through the pipeline and of the rewritten body differ, or the session has no effect: {same}"
             )
-        found = measured(ways, options.rounds)
-    print(f"{options.documents} documents; hybrid, p50: {np.median(found['plain']):.1f} ms\n| way | ratio |\n|---|---|")
+        times = measured(ways, options.rounds)
+    print(f"{options.documents} documents; hybrid, p50: {np.median(times['plain']):.1f} ms\n| way | ratio |\n|---|---|")
     for way, title in WAYS.items():
-        spread = Spread.of([a / b for a, b in zip(found[way], found["plain"], strict=True)])
+        spread = Spread.of([a / b for a, b in zip(times[way], times["plain"], strict=True)])
         print(f"| {title} | {spread.median:.2f} ({spread.low:.2f}–{spread.high:.2f}) |")
 
 

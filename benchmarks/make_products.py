@@ -143,7 +143,7 @@ def products(rng: np.random.Generator) -> list[tuple[str, str, dict[str, Any]]]:
 
 def questions(made: list[tuple[str, str, dict[str, Any]]]) -> list[dict[str, Any]]:
     """Return a question for each type and purpose, with the ids of relevant products."""
-    asked = [(kind, purpose) for kind, (_, _, purposes, _) in TYPES.items() for purpose in purposes]
+    pairs = [(kind, purpose) for kind, (_, _, purposes, _) in TYPES.items() for purpose in purposes]
     return [
         {
             "conversation": number,
@@ -151,7 +151,7 @@ def questions(made: list[tuple[str, str, dict[str, Any]]]) -> list[dict[str, Any
             "wants": PURPOSES[purpose][0],
             "marks": {document["_id"]: 1 for *of, document in made if of == [kind, purpose]},
         }
-        for number, (kind, purpose) in enumerate(asked, 1)
+        for number, (kind, purpose) in enumerate(pairs, 1)
     ]
 
 

@@ -60,12 +60,12 @@ def figures(folder: Path, name: str) -> list[float]:
     mixed, lexical, alone = run_hybrid(build_system("mean", name), collection, None, ServedSearch)
     english = run_hybrid(build_system("mean"), collection, None, ServedSearch)
     runs = (lexical, english[2], alone, english[0], mixed)
-    found = [known(load_vectors(name), collection.documents), *map(figure, runs)]
-    found += [adapted(start, collection) for start in (DEFAULT_MODEL, name)]
+    values = [known(load_vectors(name), collection.documents), *map(figure, runs)]
+    values += [adapted(start, collection) for start in (DEFAULT_MODEL, name)]
     if across.is_dir():
         pairs = read_collection(across)
-        found += [figure(run_retrieval(build_system("mean", start), pairs)) for start in (DEFAULT_MODEL, name)]
-    return found
+        values += [figure(run_retrieval(build_system("mean", start), pairs)) for start in (DEFAULT_MODEL, name)]
+    return values
 
 
 if __name__ == "__main__":

@@ -3,11 +3,14 @@
     RESIFT_DATA=… python benchmarks/native.py [--documents 20000] [--rounds 15]
 
 Documents and queries are those of ``hybrid_pipeline.py``. Each query is measured as a lexical (``multi_match``)
-and as a hybrid search. All variants are measured in turn. Results are medians and quartiles, over the rounds, of the
-ratio to the same search without a pipeline for Resift. ``own call`` is what a search in a session takes beyond the
-rewritten body and ``/v1/rewrite``, in ms. With a frozen service, the slowest search is that of a breaker that is still
-closed. OPENSEARCH_URL is the address of a cluster with Resift's plugin and ML Commons. By default the benchmark starts
-a node.
+and as a hybrid search. All variants are measured in turn. The time of a variant is divided by the time of the same
+search without a pipeline for Resift, and medians and quartiles of the ratio over the rounds are printed.
+
+``own call`` is the time of the plugin itself, in ms: the time of a search in a session minus those of the rewritten
+body and of ``/v1/rewrite``. For a frozen service, the slowest search is printed. It is one of the first searches, which
+wait for the service until the plugin's circuit breaker opens.
+
+OPENSEARCH_URL is the address of a cluster with Resift's plugin and ML Commons. By default the benchmark starts a node.
 """
 
 from __future__ import annotations
@@ -119,10 +122,10 @@ def _ways(
 
 
 def _check_hits(ways: Ways) -> None:
-    """Check that both routes return the hits of the rewritten body in the same order.
+    """Check that both processors return the hits of the rewritten body in the same order.
 
     Raises:
-        RuntimeError: The hits differ, or the session has no effect.
+        RuntimeError: If the hits differ, or if the session has no effect.
     """
     for query in QUERIES:
         hits = {way: [hit["_id"] for hit in ways[way](query)["hits"]["hits"]] for way in ways if way != "rewrite"}
@@ -155,14 +158,14 @@ def main() -> None:
         )
         for kind, ways in kinds.items():
             _check_hits(ways)
-            found = measured(ways, options.rounds)
+            times = measured(ways, options.rounds)
             print(
-                f"\n{kind}, p50 of the plain search: {np.median(found['plain']):.1f} ms\n\n| way | ratio |\n|---|---|"
+                f"\n{kind}, p50 of the plain search: {np.median(times['plain']):.1f} ms\n\n| way | ratio |\n|---|---|"
             )
             for way, title in WAYS.items():
-                spread = Spread.of([a / b for a, b in zip(found[way], found["plain"], strict=True)])
+                spread = Spread.of([a / b for a, b in zip(times[way], times["plain"], strict=True)])
                 print(f"| {title} | {spread.median:.2f} ({spread.low:.2f}–{spread.high:.2f}) |")
-            beyond = np.array(found["native session"]) - np.array(found["engine"]) - np.array(found["rewrite"])
+            beyond = np.array(times["native session"]) - np.array(times["engine"]) - np.array(times["rewrite"])
             own = Spread.of(beyond.tolist())
             print(f"\nown call: {own.median:.2f} ms ({own.low:.2f} to {own.high:.2f})")
 

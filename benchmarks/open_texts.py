@@ -79,8 +79,8 @@ SOURCES: dict[Callable[[Path], Iterator[str]], int] = {
 
 if __name__ == "__main__":
     packages, out = map(Path, sys.argv[1:])
-    found: list[str] = []
+    texts: list[str] = []
     for source, count in SOURCES.items():
-        found += sentences([source(packages)], count, np.random.default_rng(0))
+        texts += sentences([source(packages)], count, np.random.default_rng(0))
         print(f"{source.__name__}: {count} sentences", flush=True)
-    out.write_text("".join(f"{text}\n" for text in found), "utf-8")
+    out.write_text("".join(f"{text}\n" for text in texts), "utf-8")

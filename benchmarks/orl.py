@@ -89,8 +89,8 @@ def descriptors(image: NDArray[np.uint8]) -> list[Floats]:
     rows = np.arange(PATCH / 2, height - PATCH / 2 + 1, GRID)
     columns = np.arange(PATCH / 2, width - PATCH / 2 + 1, GRID)
     points = [cv2.KeyPoint(float(x) - 0.5, float(y) - 0.5, KEYPOINT, 0) for y in rows for x in columns]
-    _, found = cv2.SIFT_create(sigma=BLUR).compute(image, points)
-    unit = found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-9)
+    _, vectors = cv2.SIFT_create(sigma=BLUR).compute(image, points)
+    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
     region = np.minimum(np.repeat(rows, len(columns)) * REGIONS // height, REGIONS - 1)
     return [unit[region == number].astype(np.float32) for number in range(REGIONS)]
 

@@ -32,7 +32,7 @@ STEPS, STEP, REST = (
     50,
     1800,
 )  # times in the cards' animation, duration of an animation frame, and duration of the other frames, in milliseconds
-# pause all animations, so that the script can set their time
+# JavaScript that pauses each animation when it starts, so that this script can set its time.
 PAUSED = """
 const animate = Element.prototype.animate;
 Element.prototype.animate = function (...how) {
@@ -74,7 +74,7 @@ class Film:
     def write(self, path: Path) -> None:
         """Write an animated GIF that repeats forever."""
         palette = self.pictures[-1].quantize(COLOURS, Image.Quantize.MAXCOVERAGE)
-        first, *others = (one.quantize(palette=palette, dither=Image.Dither.NONE) for one in self.pictures)
+        first, *others = (picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in self.pictures)
         first.save(path, save_all=True, append_images=others, duration=self.times, loop=0, optimize=True)
 
 

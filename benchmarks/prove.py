@@ -75,16 +75,16 @@ def searches(url: str, index: str, events: int) -> Iterator[Row]:
     """Yield searches with a click each. Clients make four searches, and some clients are robots."""
     with resift.open(url) as library:
         news = library.index(index, fields=FIELDS)
-        records = (one for one in Files([corpus_file()]) if isinstance(one, Record))
+        records = (row for row in Files([corpus_file()]) if isinstance(row, Record))
         news.add({"_id": record.id, **record.source} for record in records)
-        asked = [question.text for question in load_questions()]
-        found = {text: [hit.id for hit in news.search(text, size=SHOWN)] for text in asked}
+        questions = [question.text for question in load_questions()]
+        hits = {text: [hit.id for hit in news.search(text, size=SHOWN)] for text in questions}
     rng = random.Random(0)
     for number in range(events // (SHOWN + 1)):
-        text = rng.choice(asked)
+        text = rng.choice(questions)
         client = "robot" if rng.random() < 0.05 else f"c{number // 4}"
-        if found[text]:
-            yield text, found[text], rng.choice(found[text]), client, 1.7e9 + number
+        if hits[text]:
+            yield text, hits[text], rng.choice(hits[text]), client, 1.7e9 + number
 
 
 def write_csv(path: str, rows: Iterator[Row]) -> None:
@@ -100,16 +100,16 @@ def write_ubi(url: str, events: str, queries: str, rows: Iterator[Row]) -> None:
     log = open_ubi_log(url, events, queries)
     number = 0
     while batch := list(islice(rows, BATCH)):
-        asked, done = [], []
+        searched, done = [], []
         for text, shown, clicked, client, at in batch:
             number += 1
             common = {"query_id": f"q{number}", "client_id": client, "timestamp": timestamp_of(at)}
-            asked.append({**common, "user_query": text})
+            searched.append({**common, "user_query": text})
             actions = [("impression", id, n) for n, id in enumerate(shown, 1)]
             for action, id, place in [*actions, ("click", clicked, shown.index(clicked) + 1)]:
                 about = {"object": {"object_id": id}, "position": {"ordinal": place}}
                 done.append({**common, "action_name": action, "event_attributes": about})
-        log.add(QUERIES, asked)
+        log.add(QUERIES, searched)
         log.add(EVENTS, done)
     log.close()
 

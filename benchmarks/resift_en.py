@@ -100,13 +100,13 @@ def ndcg(folder: Path, vectors: WordVectors, way: str, k: int = 10) -> float:
         grades[query][document] = float(grade)
     left = pool(vectors, way, [query["text"] for query in queries])
     right = pool(vectors, way, [f"{document['title']} {document['text']}" for document in documents])
-    discount, found = 1 / np.log2(np.arange(k) + 2), []
+    discount, values = 1 / np.log2(np.arange(k) + 2), []
     for query, scores in zip(queries, similar(way, left, right), strict=True):
         judged = grades[query["_id"]]
         best = sorted(judged.values(), reverse=True)[:k]
         top = [judged.get(documents[i]["_id"], 0.0) for i in np.argsort(-scores, kind="stable")[:k]]
-        found.append(np.dot(top, discount[: len(top)]) / np.dot(best, discount[: len(best)]))
-    return 100 * float(np.mean(found))
+        values.append(np.dot(top, discount[: len(top)]) / np.dot(best, discount[: len(best)]))
+    return 100 * float(np.mean(values))
 
 
 if __name__ == "__main__":

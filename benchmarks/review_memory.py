@@ -66,13 +66,13 @@ def measure(kind: str, characters: int) -> bool:
     del bodies
     rank(documents)
     gc.collect()
-    held, most, estimate = memory("VmRSS") - before, memory("VmHWM") - before, documents.memory
+    used, most, estimate = memory("VmRSS") - before, memory("VmHWM") - before, documents.memory
     print(
-        f"{kind:7} {len(documents.ids):7} documents: estimate {estimate / 1e6:.0f} MB, holds {held / 1e6:.0f} MB "
-        f"({held / estimate:.2f}), at most {most / 1e6:.0f} MB ({most / estimate:.2f})",
+        f"{kind:7} {len(documents.ids):7} documents: estimate {estimate / 1e6:.0f} MB, holds {used / 1e6:.0f} MB "
+        f"({used / estimate:.2f}), at most {most / 1e6:.0f} MB ({most / estimate:.2f})",
         flush=True,
     )
-    return held <= estimate
+    return used <= estimate
 
 
 def main() -> None:

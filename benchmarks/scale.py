@@ -4,7 +4,7 @@
 ``vectors`` (bytes and nDCG of float, half and byte vectors), ``memory`` (memory of a worker over many searches) and
 ``replicas`` (two services with the same session index). Prints a JSON object per line, and draws
 docs/plots/scale-*.png. ``--redraw FILE`` draws the plots from the lines of an earlier run. The benchmark starts its own
-nodes with 1 GiB heap each. Texts come from RESIFT_DATA, or are generated if it is not set. Needs the extra ``bench``.
+nodes with 1 GiB heap each. Texts come from RESIFT_DATA, or are generated if it is not set. Needs the extra ``dev``.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def target(nodes: int, heap: str) -> Iterator[Target]:
     with contextlib.ExitStack() as undone:
         undone.callback(shutil.rmtree, folder, ignore_errors=True)
         started = node.start_cluster(nodes, heap, quick=False)
-        for one in started:
-            undone.callback(one.stop)
-        urls = [one.url for one in started]
+        for started_node in started:
+            undone.callback(started_node.stop)
+        urls = [started_node.url for started_node in started]
         engine = OpenSearchEngine(",".join(urls), timeout=120)
         undone.callback(engine.close)
         reranker = ServiceProcess(folder, ",".join(urls), SESSIONS)
@@ -127,7 +127,7 @@ def draw_memory(points: Points, folder: Path) -> None:
     if not points:
         return
     figure, (axes,) = panels(1)
-    axes.plot([one["searches"] for one in points], [max(one["MiB of a worker"]) for one in points], **style(0))
+    axes.plot([point["searches"] for point in points], [max(point["MiB of a worker"]) for point in points], **style(0))
     axes.set(xlabel="searches, a tenth in a new session", ylabel="MiB that a worker has alone", ylim=(0, None))
     axes.grid(alpha=0.3)
     save(figure, folder / "scale-memory.png")
@@ -151,7 +151,7 @@ def main() -> None:
         draw_memory(read(options.redraw), options.out)
         return
     parts = options.only.split(",")
-    sizes, clients = ([int(one) for one in text.split(",")] for text in (options.documents, options.clients))
+    sizes, clients = ([int(number) for number in text.split(",")] for text in (options.documents, options.clients))
     if "vectors" in parts and os.environ.get("RESIFT_DATA"):
         printed(scale_vectors.quality(Path(os.environ["RESIFT_DATA"])))
     with target(options.nodes, options.heap) as there:

@@ -94,18 +94,18 @@ def _searched(target: Target, clients: Sequence[int], seconds: float) -> dict[st
     ids = [hit["_id"] for hit in _plain(Client(target.urls[0]), "space shuttle launch", "_none")["hits"]["hits"][:10]]
     marks = {"session": SESSION, "index": INDEX, "relevant": ids[:6], "irrelevant": ids[6:]}
     target.reranker.ask("/v1/feedback", marks)
-    found: dict[str, dict[str, float]] = {way: {} for way in WAYS}
+    medians: dict[str, dict[str, float]] = {way: {} for way in WAYS}
     for count, way in itertools.product(clients, WAYS):
         taken = _concurrent(target, way, count, seconds)
-        found[way][str(count)] = round(float(np.median(taken)), 1)
-    return found
+        medians[way][str(count)] = round(float(np.median(taken)), 1)
+    return medians
 
 
 def _concurrent(target: Target, way: str, clients: int, seconds: float) -> list[float]:
     """Search with concurrent clients for some seconds, and return the milliseconds of all but each client's first."""
     end = time.monotonic() + seconds
 
-    def one(number: int) -> list[float]:
+    def search(number: int) -> list[float]:
         client = Client(target.reranker.url if way == "served" else target.urls[number % len(target.urls)])
         taken = []
         for turn in itertools.count(number):
@@ -117,7 +117,7 @@ def _concurrent(target: Target, way: str, clients: int, seconds: float) -> list[
         raise AssertionError("the loop has no end")
 
     with ThreadPoolExecutor(clients) as pool:
-        return [value for values in pool.map(one, range(clients)) for value in values]
+        return [value for values in pool.map(search, range(clients)) for value in values]
 
 
 def _ask(client: Client, way: str, query: str) -> None:

@@ -41,15 +41,15 @@ def memory(reranker: ServiceProcess, rows: list[tuple[str, str]], searches: int)
     done = 0
     for until in (0, *(round(searches * share) for share in (0.01, 0.1, 0.25, 0.5, 0.75, 1))):
         for number in range(done, until):
-            asked: dict[str, Any] = {"index": INDEX, "query": words[number % len(words)]}
+            request: dict[str, Any] = {"index": INDEX, "query": words[number % len(words)]}
             if number % 10 == 0:
                 session = f"m-{number}"
                 marks = {"relevant": [str(number % len(rows))], "irrelevant": [str((number + 7) % len(rows))]}
-                client.post("/v1/feedback", {"session": session, "index": INDEX, "query": asked["query"], **marks})
-                asked["session"] = session
-            client.post("/v1/search", asked)
+                client.post("/v1/feedback", {"session": session, "index": INDEX, "query": request["query"], **marks})
+                request["session"] = session
+            client.post("/v1/search", request)
         done = until
-        yield {"searches": done, "MiB of a worker": [round(private(one)) for one in reranker.processes()]}
+        yield {"searches": done, "MiB of a worker": [round(private(process)) for process in reranker.processes()]}
 
 
 def private(process: int) -> float:
@@ -60,15 +60,15 @@ def private(process: int) -> float:
 
 def replicas(two: list[ServiceProcess], rounds: int = 100) -> dict[str, Any]:
     """Measure two services: searches at a service right after marks at the other, and concurrent marks in a session."""
-    clients = [Client(one.url) for one in two]
+    clients = [Client(service.url) for service in two]
     unknown, marked, searched = 0, [], []
     for number in range(rounds):
         session, there = f"r-{uuid.uuid4().hex[:8]}", number % 2
         marks = {"session": session, "index": INDEX, "relevant": [str(2 * number)], "irrelevant": [str(2 * number + 1)]}
         marked.append(seconds(clients[there].post, "/v1/feedback", marks) * 1000)
         answer: dict[str, Any] = {}
-        asked = {"index": INDEX, "query": hits_body("space shuttle launch"), "session": session}
-        searched.append(seconds(lambda: answer.update(clients[1 - there].post("/v1/search", asked))) * 1000)  # noqa: B023
+        request = {"index": INDEX, "query": hits_body("space shuttle launch"), "session": session}
+        searched.append(seconds(lambda: answer.update(clients[1 - there].post("/v1/search", request))) * 1000)  # noqa: B023
         unknown += answer["resift"].get("session") != session
     one_session = f"r-{uuid.uuid4().hex[:8]}"
 
@@ -78,7 +78,7 @@ def replicas(two: list[ServiceProcess], rounds: int = 100) -> dict[str, Any]:
 
     with ThreadPoolExecutor(8) as pool:
         statuses = list(pool.map(mark, range(48)))
-    kept = {one["document"] for one in two[0].ask(f"/v1/sessions/{one_session}")[1]["judgements"]}
+    stored = {judgement["document"] for judgement in two[0].ask(f"/v1/sessions/{one_session}")[1]["judgements"]}
     taken = {str(number) for number, status in enumerate(statuses) if status == 200}
     return {
         "searches that did not know the mark made at the other replica": unknown,
@@ -87,5 +87,5 @@ def replicas(two: list[ServiceProcess], rounds: int = 100) -> dict[str, Any]:
         "search in the session, p50 ms": round(float(np.median(searched)), 1),
         "marks at the same time, acknowledged": len(taken),
         "refused as busy": sum(status == 409 for status in statuses),
-        "lost": len(taken - kept),
+        "lost": len(taken - stored),
     }

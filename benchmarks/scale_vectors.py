@@ -83,13 +83,13 @@ def bytes_of_kinds(url: str, documents: Sequence[tuple[str, str]]) -> Iterator[d
     engine, model = OpenSearchEngine(url, timeout=300), load_model()
     for name, (field, graph) in KINDS.items():
         try:
-            found = _bytes(engine.client, name, documents, model.encode, field, graph)
+            sizes = _bytes(engine.client, name, documents, model.encode, field, graph)
         except TransportError as error:
             yield {"kind": name, "refused": _reason(error)}
             continue
         finally:
             engine.drop_if_exists(INDEX)
-        yield {"kind": name, **found}
+        yield {"kind": name, **sizes}
     engine.close()
 
 
@@ -101,7 +101,7 @@ def _bytes(
     field: dict[str, Any] | None,
     graph: bool,
 ) -> dict[str, Any]:
-    texts = {one: {"type": "text", "analyzer": "english"} for one in ("title", "text")}
+    texts = {field_name: {"type": "text", "analyzer": "english"} for field_name in ("title", "text")}
     dim = encode(["fire"]).shape[1]
     added = {} if field is None else {FIELD: {"type": "knn_vector", "dimension": dim, **field}}
     settings = {"number_of_shards": 1, "number_of_replicas": 0, **({"index.knn": True} if graph else {})}
@@ -143,7 +143,7 @@ def store_bytes(client: OpenSearch, index: str) -> int:
     primaries = [
         copy["segments"].values() for copies in stats.values() for copy in copies if copy["routing"]["primary"]
     ]
-    return sum(int(one["size_in_bytes"]) for segments in primaries for one in segments if one["search"])
+    return sum(int(segment["size_in_bytes"]) for segments in primaries for segment in segments if segment["search"])
 
 
 def _reason(error: TransportError) -> str:

@@ -52,12 +52,12 @@ class ServiceProcess:
         """Start the service (again), and wait until it responds."""
         options = ["--port", str(self.port), "--engine", self.engine, "--workers", str(self.workers)]
         settings = {"RESIFT_STORE": self.engine, "RESIFT_SESSION_INDEX": self.sessions}
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("RESIFT_")}
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("RESIFT_")}
         with (self.folder / f"reranker-{self.port}.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "resift", "serve", *options],
                 cwd=self.folder,
-                env=kept | settings,
+                env=inherited | settings,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -106,16 +106,18 @@ class ServiceProcess:
             The status and the response, parsed if it is JSON.
         """
         parts = urlsplit(self.url)
-        with contextlib.closing(http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=timeout)) as one:
+        with contextlib.closing(
+            http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=timeout)
+        ) as connection:
             text = None if body is None else json.dumps(body)
-            one.request("GET" if body is None else "POST", path, text, {"Content-Type": "application/json"})
-            answer = one.getresponse()
+            connection.request("GET" if body is None else "POST", path, text, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
             raw = answer.read()
         is_json = (answer.headers.get("Content-Type") or "").startswith("application/json")
         return answer.status, json.loads(raw) if is_json else raw.decode()
 
     def counted(self, metric: str, **labels: str) -> int:
         """Return the sum of a counter of /metrics over all processes, for the given labels."""
-        wanted = {f'{name}="{value}"' for name, value in labels.items()}
+        pairs = {f'{name}="{value}"' for name, value in labels.items()}
         rows = _LINE.findall(self.ask("/metrics")[1])
-        return round(sum(float(value) for name, had, value in rows if name == metric and wanted <= set(had.split(","))))
+        return round(sum(float(value) for name, had, value in rows if name == metric and pairs <= set(had.split(","))))

@@ -3,7 +3,7 @@
 Prints ratios of speed or time, as medians and quartiles over alternating rounds. The exit status is 1 if a ratio is
 worse than its limit ("floor") times SHARE. ``--quick`` measures only ratios with a limit. If a package or OpenSearch is
 not installed, the comparison is reported as not measured and does not fail. OpenSearch runs at OPENSEARCH_URL, or in a
-node of tests/support/node.py. Needs the extra ``bench``.
+node of tests/support/node.py. Needs the extra ``dev``.
 """
 
 from __future__ import annotations

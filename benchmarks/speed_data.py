@@ -50,8 +50,8 @@ def _cut(messages: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
 
 def _message(text: str) -> tuple[str, str]:
     headers, _, body = text.partition("\n\n")
-    found = re.search(r"^Subject: *(.*)", headers, re.MULTILINE)
-    return found[1] if found else "", body
+    subject = re.search(r"^Subject: *(.*)", headers, re.MULTILINE)
+    return subject[1] if subject else "", body
 
 
 def _corpus() -> list[str] | None:

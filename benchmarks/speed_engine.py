@@ -55,7 +55,7 @@ def bulk_seconds(url: str, texts: Sequence[str], rounds: int, dim: int = 64) -> 
     Returns:
         Seconds per round, with vectors and without.
     """
-    engine, model, found = OpenSearchEngine(url, timeout=120), small_model(dim), []
+    engine, model, points = OpenSearchEngine(url, timeout=120), small_model(dim), []
     documents = with_first_lines(texts)
     model.encode(texts[:500])
     client = OpenSearch(url, timeout=120)
@@ -63,16 +63,16 @@ def bulk_seconds(url: str, texts: Sequence[str], rounds: int, dim: int = 64) -> 
         for turn in range(2 * rounds + 1):
             index, free = f"bench-{uuid.uuid4().hex[:8]}", free_cores()
             client.indices.create(index=index, body=text_only_index())
-            lines = ({"_index": index, "_id": one.id, **one.source} for one in records(documents))
+            lines = ({"_index": index, "_id": record.id, **record.source} for record in records(documents))
             theirs = seconds(bulk, client, lines) + seconds(engine.refresh, index)
             client.indices.delete(index=index)
             indexer = Indexer(engine, model, index, DeadLetters(Path(folder) / f"{turn}.jsonl"))
             ours = seconds(indexer.run, records(documents), FIELDS)
             engine.drop(index)
-            found.append((min(free, free_cores()), ours, theirs))
+            points.append((min(free, free_cores()), ours, theirs))
     engine.close()
     client.close()
-    _, with_vectors, text_only = zip(*sorted(found[1:])[rounds:], strict=True)
+    _, with_vectors, text_only = zip(*sorted(points[1:])[rounds:], strict=True)
     return list(with_vectors), list(text_only)
 
 
@@ -87,15 +87,15 @@ def pipeline_seconds(url: str, texts: Sequence[str], rounds: int, dim: int = 64)
     """
     documents, model = with_first_lines(texts), small_model(dim)
     rows = list(records(documents))
-    found: dict[str, list[float]] = {way: [] for way in ("text", *PARTS)}
+    times: dict[str, list[float]] = {way: [] for way in ("text", *PARTS)}
     with set_up(url, model, documents[:100]) as setup, contextlib.closing(OpenSearch(url, timeout=120)) as client:
         ways = pipeline_ways(setup, client, model, rows)
         for turn in range(rounds + 2):
             for way, work in ways.items():
                 taken = work()
                 if turn >= 2:
-                    found[way].append(taken)
-    return found
+                    times[way].append(taken)
+    return times
 
 
 def pipeline_ways(

@@ -2,7 +2,7 @@
 
 Measures encoding against the number of documents and of dimensions (with the limits of the machine), scoring against
 the number of hits, and ``/v1/search`` against the number of concurrent clients if OpenSearch is available. Prints a
-JSON object per point. ``--redraw`` draws the plots from the output of an earlier run. Needs the extra ``bench``. For a
+JSON object per point. ``--redraw`` draws the plots from the output of an earlier run. Needs the extra ``dev``. For a
 million sessions see benchmarks/sessions.py.
 """
 
@@ -51,8 +51,8 @@ def over_dimensions(model: Model, texts: Sequence[str], rounds: int) -> Iterator
         tables = {"float32": dense, "int8": quantized(dense)}
         encoders = {f"mean, {kind}": Model("", table, "mean", "cosine") for kind, table in tables.items()}
         encoders["max, int8"] = Model("", tables["int8"], "max", "jaccard")
-        found = rates({name: one.encode for name, one in encoders.items()}, texts, rounds)
-        medians = {name: round(Spread.of(values).median) for name, values in found.items()}
+        measured_rates = rates({name: encoder.encode for name, encoder in encoders.items()}, texts, rounds)
+        medians = {name: round(Spread.of(values).median) for name, values in measured_rates.items()}
         limits = {
             f"memory, {kind}": round(memory / (tokens * dim * size)) for kind, size in (("float32", 4), ("int8", 1))
         }
@@ -73,9 +73,9 @@ def over_hits(model: Model) -> Iterator[dict[str, Any]]:
         rows = rng.random((hits, model.dim), np.float32)
         point: dict[str, Any] = {"hits": hits}
         for similarity in ("cosine", "jaccard"):
-            one = Model("", model.table, "mean", similarity)
+            compared = Model("", model.table, "mean", similarity)
             for name, weights in (("", None), (", masked", mask)):
-                taken = [processor_seconds(_thrice, one.score, query, rows, weights) * 1e6 / 3 for _ in range(40)]
+                taken = [processor_seconds(_thrice, compared.score, query, rows, weights) * 1e6 / 3 for _ in range(40)]
                 point[similarity + name] = round(float(np.median(taken)), 1)
         yield point
 
@@ -94,11 +94,11 @@ def over_clients(setup: Setup, most: int) -> Iterator[dict[str, Any]]:
 
 def printed(points: Iterator[dict[str, Any]]) -> Points:
     """Print the points as they arrive, and return them."""
-    found = []
+    measured_points = []
     for point in points:
         print(json.dumps(point), flush=True)
-        found.append(point)
-    return found
+        measured_points.append(point)
+    return measured_points
 
 
 def read(file: Path) -> Points:
@@ -107,31 +107,33 @@ def read(file: Path) -> Points:
 
 
 def draw(points: Points, file: Path, x: str, titles: dict[str, dict[str, str]], start: bool = False) -> None:
-    """Draw lines against ``x`` with logarithmic axes.
+    """Draw a panel of lines for each title, with logarithmic axes.
 
     Args:
-        points: The points. file: File of the plot. x: Key of the x axis. titles: For each panel its title, with the
-        keys and labels of its lines. Labels that start with "limit" are drawn
-            as dotted lines.
+        points: Measurements, by name. Points without one of the needed measurements are omitted.
+        file: File of the plot.
+        x: Name of the measurement on the x axis.
+        titles: Title of each panel → name of the measurement of each line → label of the line. Lines whose label starts
+            with "limit" are dotted.
         start: Whether the y axis is linear and starts at 0.
     """
     points = [point for point in points if x in point and all(key in point for keys in titles.values() for key in keys)]
     if not points:
         return
     figure, axes = panels(len(titles), 5.5 if len(titles) > 1 else 7)
-    for one, (title, lines) in zip(axes, titles.items(), strict=True):
+    for panel, (title, lines) in zip(axes, titles.items(), strict=True):
         for number, (key, label) in enumerate(lines.items()):
             dotted = {"linestyle": ":", "marker": ""} if label.startswith("limit") else {}
-            one.plot(
+            panel.plot(
                 [point[x] for point in points], [point[key] for point in points], label=label, **style(number) | dotted
             )
-        one.set(xlabel=x, title=title)
-        logarithmic(one, "x" if start else "xy")
+        panel.set(xlabel=x, title=title)
+        logarithmic(panel, "x" if start else "xy")
         if start:
-            one.set_ylim(0, None)
-        one.grid(alpha=0.3)
+            panel.set_ylim(0, None)
+        panel.grid(alpha=0.3)
         if len(lines) > 1:
-            one.legend(fontsize="small")
+            panel.legend(fontsize="small")
     save(figure, file)
 
 

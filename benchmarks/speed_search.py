@@ -77,7 +77,7 @@ def ways_of(setup: Setup) -> dict[str, Way]:
 def warm(setup: Setup, rounds: int, ways: Iterable[str]) -> dict[str, list[float]]:
     """Return the median time in ms of each way in each round, with the same queries in the same session."""
     functions, names = ways_of(setup), [*ways]
-    found: dict[str, list[float]] = {way: [] for way in names}
+    medians: dict[str, list[float]] = {way: [] for way in names}
     order = random.Random(0)
     for turn in range(rounds + 2):
         taken: dict[str, list[float]] = {way: [] for way in names}
@@ -86,8 +86,8 @@ def warm(setup: Setup, rounds: int, ways: Iterable[str]) -> dict[str, list[float
             for way in names:
                 taken[way].append(seconds(functions[way], query, SESSION) * 1000)
         for way in names if turn >= 2 else ():
-            found[way].append(float(np.median(taken[way])))
-    return found
+            medians[way].append(float(np.median(taken[way])))
+    return medians
 
 
 def cold(setup: Setup, rounds: int, ways: Iterable[str], documents: list[tuple[str, str]]) -> dict[str, list[float]]:
@@ -96,8 +96,8 @@ def cold(setup: Setup, rounds: int, ways: Iterable[str], documents: list[tuple[s
     Each search has new words and a new session with ten marks, and runs after the cluster's caches were cleared.
     """
     functions, names, client = ways_of(setup), [*ways], Client(setup.url)
-    found: dict[str, list[float]] = {way: [] for way in names}
-    order, texts = random.Random(1), [words for one in documents if len(words := _long_words(one)) >= 3]
+    medians: dict[str, list[float]] = {way: [] for way in names}
+    order, texts = random.Random(1), [words for document in documents if len(words := _long_words(document)) >= 3]
     for turn in range(rounds + 1):
         taken: dict[str, list[float]] = {way: [] for way in names}
         for number in range(len(QUERIES)):
@@ -111,8 +111,8 @@ def cold(setup: Setup, rounds: int, ways: Iterable[str], documents: list[tuple[s
                 client.post(f"/{setup.index}/_cache/clear", {})
                 taken[way].append(seconds(functions[way], query, mine) * 1000)
         for way in names if turn else ():
-            found[way].append(float(np.median(taken[way])))
-    return found
+            medians[way].append(float(np.median(taken[way])))
+    return medians
 
 
 def _long_words(document: tuple[str, str]) -> list[str]:
@@ -123,13 +123,13 @@ def _long_words(document: tuple[str, str]) -> list[str]:
 def concurrent(setup: Setup, clients: int, each: int) -> tuple[float, float, float]:
     """Return p50 and p99 in ms of ``/v1/search`` in a session with concurrent clients, and searches per second."""
 
-    def one(number: int) -> list[float]:
+    def search(number: int) -> list[float]:
         client = Client(setup.reranker)
         queries = [QUERIES[(number + i) % len(QUERIES)] for i in range(each + 1)]
         return [seconds(lambda: setup.search(client, query, session=SESSION)) * 1000 for query in queries][1:]  # noqa: B023
 
     start = time.perf_counter()
     with ThreadPoolExecutor(clients) as pool:
-        taken = [value for values in pool.map(one, range(clients)) for value in values]
+        taken = [value for values in pool.map(search, range(clients)) for value in values]
     p50, p99 = np.percentile(taken, [50, 99])
     return float(p50), float(p99), clients * (each + 1) / (time.perf_counter() - start)

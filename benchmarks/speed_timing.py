@@ -68,7 +68,7 @@ def rates(
         share: Approximate seconds of a call, which determine the size of the slices.
         clock: Function that measures a call.
     """
-    sizes, found = {}, {name: [] for name in functions}
+    sizes, measured = {}, {name: [] for name in functions}
     for name, function in functions.items():
         size = 1
         function([*texts[:2]])
@@ -81,8 +81,8 @@ def rates(
         for name, function in functions.items():
             size = sizes[name]
             start = turn * size % max(1, len(texts) - size + 1)
-            found[name].append(size / clock(function, [*texts[start : start + size]]))
-    return found
+            measured[name].append(size / clock(function, [*texts[start : start + size]]))
+    return measured
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Spread:

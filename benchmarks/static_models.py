@@ -36,8 +36,8 @@ if __name__ == "__main__":
         oracle /= np.maximum(np.linalg.norm(oracle, axis=1, keepdims=True), 1e-12)
         difference = float(np.abs(ours @ ours.T - oracle @ oracle.T).max())
         functions: dict[str, Callable[[list[str]], Any]] = {"ours": model.encode, "resift-en": load_model().encode}
-        found = rates({**functions, "model2vec": theirs.encode}, texts, rounds=15)
+        measured = rates({**functions, "model2vec": theirs.encode}, texts, rounds=15)
         print(f"{name}: {len(table)} words x {table.dim}, difference {difference:.1e}")
         for label in ("ours", "model2vec"):
-            speed = ratio(found[label], found["resift-en"])
+            speed = ratio(measured[label], measured["resift-en"])
             print(f"  {label:<10} {speed.median:.3f} of resift-en's speed ({speed.low:.3f} to {speed.high:.3f})")

@@ -141,17 +141,17 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--feedback", action="store_true")
     options = parser.parse_args()
-    found: dict[tuple[str, str], list[list[float]]] = {}
+    table: dict[tuple[str, str], list[list[float]]] = {}
     teacher = teacher_of(options.teacher)
     for column, name in enumerate(COLLECTIONS):
         taken = Taken.read(name, *teacher, options)
         for seed in range(options.seeds):
             for system, what, value in (feedback if options.feedback else hybrid)(taken, seed):
-                row = found.setdefault((system, what), [[] for _ in COLLECTIONS])
+                row = table.setdefault((system, what), [[] for _ in COLLECTIONS])
                 row[column].append(100 * value)
         print(f"{name}: {len(taken.collection.documents)} documents", flush=True)
     print(f"{'':48}{''.join(f'{name:>14}' for name in COLLECTIONS)}{'mean':>8}")
-    for (system, what), row in found.items():
+    for (system, what), row in table.items():
         cells = "".join(f"{f'{np.mean(cell):.1f} ± {np.std(cell):.1f}':>14}" for cell in row)
         print(f"{system + ', ' + what:48}{cells}{np.mean([np.mean(cell) for cell in row]):8.1f}")
 

@@ -64,8 +64,8 @@ class Index:
         """Return the ranking of a query in ``fields``, with ``part`` as tie breaker."""
         with patch.object(questions, "TIE_BREAKER", part):
             clause = questions.question_clause(query, fields or self.fields)
-        found = self._engine.search("documents", {"query": clause, "size": RANKED, "_source": False}).hits
-        return np.array([int(hit["_id"]) for hit in found], np.int64), np.array([hit["_score"] for hit in found])
+        hits = self._engine.search("documents", {"query": clause, "size": RANKED, "_source": False}).hits
+        return np.array([int(hit["_id"]) for hit in hits], np.int64), np.array([hit["_score"] for hit in hits])
 
     def figure(self, collection: Collection, fields: Sequence[str] = (), part: float = questions.TIE_BREAKER) -> float:
         """Return the mean nDCG@10 x 100 of the collection's queries."""
@@ -88,9 +88,9 @@ class Phrases:
     def rescored(self, query: str, ranking: Ranking) -> np.ndarray:
         """Return the documents of a ranking, with the first hundred reordered by their phrase scores."""
         rows, scores = ranking[0], ranking[1].copy()
-        wanted = {phrase: self._weight(phrase) for phrase in list(dict.fromkeys(_phrases(query)))[:PHRASES]}
+        weights = {phrase: self._weight(phrase) for phrase in list(dict.fromkeys(_phrases(query)))[:PHRASES]}
         for place, row in enumerate(rows[:PHRASE_WINDOW].tolist()):
-            for phrase, weight in wanted.items():
+            for phrase, weight in weights.items():
                 times = _occurrences(phrase, self._documents[row])
                 scores[place] += PHRASE_WEIGHT * weight * times / (times + self._norms[row])
         return rows[np.argsort(-scores, kind="stable")]
@@ -154,7 +154,7 @@ def phrases(collection: Collection, rows: Sequence[Mapping[str, str]]) -> list[f
     """Return the values without and with phrases."""
     index, stage = Index(_joined(collection), ["text"]), Phrases(collection.documents)
     rankings = [index.ranking(query) for query in collection.queries]
-    rescored = [stage.rescored(*one) for one in zip(collection.queries, rankings, strict=True)]
+    rescored = [stage.rescored(*pair) for pair in zip(collection.queries, rankings, strict=True)]
     return [mean_of(collection, [rows for rows, _ in rankings]), mean_of(collection, rescored)]
 
 
@@ -175,14 +175,14 @@ def main(name: str = "parts") -> None:
         sys.exit(f"set RESIFT_DATA to the folder with the evaluation data, and select a table of {', '.join(TABLES)}")
     measure, columns = TABLES[name]
     print(f"{'nDCG@10':18}" + "".join(f"{column:>10}" for column in columns))
-    for one in COLLECTIONS if name != "phrases" else (*COLLECTIONS, QUESTIONS):
-        folder = Path(os.environ["RESIFT_DATA"]) / one
+    for folder_name in COLLECTIONS if name != "phrases" else (*COLLECTIONS, QUESTIONS):
+        folder = Path(os.environ["RESIFT_DATA"]) / folder_name
         collection = read_collection(folder)
-        if one == QUESTIONS:
+        if folder_name == QUESTIONS:
             collection = with_queries(collection, range(FIRST_QUESTIONS))
         records = [record for _, record in json_objects(corpus_file(folder))]
         rows = [{field: record.get(field) or "" for field in FIELDS} for record in records]
-        print(f"{one:18}" + "".join(f"{figure:>10.1f}" for figure in measure(collection, rows)), flush=True)
+        print(f"{folder_name:18}" + "".join(f"{figure:>10.1f}" for figure in measure(collection, rows)), flush=True)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ The wheel stores matrices in blocks of 32 4-bit numbers with a float16 scale, wh
 TABLE receives a table of word vectors that is computed without running the model: the input embeddings of all tokens
 that are whole words, centred, in their principal components 4 to 259. Words are sorted by probability, the most
 probable first. Words that Resift would split, and words in scripts other than SCRIPTS, are omitted. ``TABLE/words.txt``
-is a list of words for ``resift vectors distill FOLDER --words``. Needs the extra ``distill``.
+is a list of words for ``resift vectors distill FOLDER --words``. Needs the extra ``lab``.
 """
 
 import json
@@ -64,9 +64,9 @@ class Reader:
 
     def read(self, layout: str) -> tuple[Any, ...]:
         """Read numbers in a layout of :mod:`struct`."""
-        found = struct.unpack_from(f"<{layout}", self.data, self.place)
+        numbers = struct.unpack_from(f"<{layout}", self.data, self.place)
         self.place += struct.calcsize(f"<{layout}")
-        return found
+        return numbers
 
     def bytes(self, count: int) -> bytes:
         """Read ``count`` bytes."""
@@ -91,7 +91,7 @@ def hugging_face(name: str) -> str:
 
 def tensors(reader: Reader, hidden: int, inner: int) -> dict[str, NDArray[np.float32]]:
     """Return all weights by their names in BERT models of Hugging Face."""
-    found = {}
+    weights = {}
     for _ in range(*reader.read("I")):
         (length,) = reader.read("H")
         name = reader.bytes(length).decode()
@@ -102,8 +102,8 @@ def tensors(reader: Reader, hidden: int, inner: int) -> dict[str, NDArray[np.flo
             array = array.reshape(-1, inner if name.endswith("fo.w") else hidden)
         else:
             array = array.ravel()
-        found[hugging_face(name)] = np.ascontiguousarray(array)
-    return found
+        weights[hugging_face(name)] = np.ascontiguousarray(array)
+    return weights
 
 
 def tokenizer(pieces: list[tuple[str, float]], unknown: int) -> Tokenizer:
@@ -118,14 +118,14 @@ def tokenizer(pieces: list[tuple[str, float]], unknown: int) -> Tokenizer:
 
 def whole_words(pieces: list[tuple[str, float]]) -> dict[str, int]:
     """Return the lowercase words that are a single token, with the token's number, the most probable first."""
-    found: dict[str, tuple[float, bool, int]] = {}
+    words: dict[str, tuple[float, bool, int]] = {}
     for i, (piece, score) in enumerate(pieces):
         tokens = tokenize(piece[1:]) if piece.startswith("▁") else []
         if len(tokens) == 1 and len(tokens[0]) == len(piece) - 1 and fits(tokens[0]):
-            best, is_small, row = found.get(tokens[0], (score, False, i))
+            best, is_small, row = words.get(tokens[0], (score, False, i))
             now_small = piece[1:] == tokens[0]
-            found[tokens[0]] = (max(best, score), is_small or now_small, i if now_small else row)
-    return {word: found[word][2] for word in sorted(found, key=lambda word: -found[word][0])}
+            words[tokens[0]] = (max(best, score), is_small or now_small, i if now_small else row)
+    return {word: words[word][2] for word in sorted(words, key=lambda word: -words[word][0])}
 
 
 def fits(word: str) -> bool:

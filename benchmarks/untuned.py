@@ -38,13 +38,13 @@ def figures(folder: Path) -> list[float]:
     text, lexical = served(collection, packaged, 0.0)
     general = served(collection, packaged, packaged.alpha)[0]
     models = [adapt(collection.documents, packaged.table, AdaptOptions(seed=seed)) for seed in SEEDS]
-    kept = [model for model in models if model.table.info["adapted"]["better"]]
-    adapted = [served(collection, model, model.alpha)[0] for model in kept] + [general] * (len(models) - len(kept))
+    better = [model for model in models if model.table.info["adapted"]["better"]]
+    adapted = [served(collection, model, model.alpha)[0] for model in better] + [general] * (len(models) - len(better))
     counts = len(collection.documents), len(collection.queries)
-    return [*counts, lexical, text, general, float(np.mean(adapted)), float(np.std(adapted)), len(kept)]
+    return [*counts, lexical, text, general, float(np.mean(adapted)), float(np.std(adapted)), len(better)]
 
 
 if __name__ == "__main__":
     print(f"{'':12}", *(f"{head:>9}" for head in HEADS))
     for path in map(Path, sys.argv[1:]):
-        print(f"{path.name:12}", *(f"{one:9.4g}" for one in figures(path)), flush=True)
+        print(f"{path.name:12}", *(f"{value:9.4g}" for value in figures(path)), flush=True)

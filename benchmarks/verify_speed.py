@@ -89,7 +89,7 @@ class Round:
         texts = [document_text(document.source, fields) for document in documents]
         self.timed("encoding alone", lambda: len(encode(texts)))
         wrong = 0.5 * encode(texts)
-        vectors = [(one.id, one.version, vector) for one, vector in zip(documents, wrong, strict=True)]
+        vectors = [(document.id, document.version, vector) for document, vector in zip(documents, wrong, strict=True)]
 
         def write() -> int:
             with vector_writer(self.engine, self.info) as writer:
@@ -98,7 +98,7 @@ class Round:
             return writer.written
 
         self.timed("writing alone", write)
-        bodies = list(_updates([one.id for one in documents], -wrong))
+        bodies = list(_updates([document.id for document in documents], -wrong))
         self.timed("plain bulk updates", lambda: self._send(bodies))
         self.timed("repair, every vector stale", self.repair)
         return self.taken
@@ -129,8 +129,8 @@ def measure(engine: OpenSearchEngine, model: Model, index: str, rounds: int) -> 
     """Return the median documents per second of verifying and of each part."""
     first = Round(engine, model, index)
     first.timed("repair, every vector missing", first.repair)
-    found = [Round(engine, model, index).run() for _ in range(rounds)]
-    medians = {name: median(one[name] for one in found) for name in found[0]}
+    rounds_taken = [Round(engine, model, index).run() for _ in range(rounds)]
+    medians = {name: median(times[name] for times in rounds_taken) for name in rounds_taken[0]}
     return {name: round(value) for name, value in {**first.taken, **medians}.items()}
 
 

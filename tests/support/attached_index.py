@@ -158,11 +158,11 @@ def assert_right(index: Index, model: Model, fields: list[str], field: str = COM
         fields: The text fields.
         field: The vector field. A name that starts with the name of the compact field means vectors of bytes.
     """
-    for one in index.engine.scan(index.name, field):
-        assert one.vector is not None, one.id
-        right = model.encode([document_text(one.source, fields)])[0]
+    for document in index.engine.scan(index.name, field):
+        assert document.vector is not None, document.id
+        right = model.encode([document_text(document.source, fields)])[0]
         atol = np.abs(right).max() / 254 + 1e-5 if field.startswith(COMPACT_FIELD) else 1e-5
-        np.testing.assert_allclose(one.vector, right, atol=atol)
+        np.testing.assert_allclose(document.vector, right, atol=atol)
 
 
 def own_model(vectors: WordVectors, folder: Path, seed: int) -> tuple[Model, str]:
@@ -192,8 +192,8 @@ def run(command: str, index: str, engine: str, *flags: str, status: int | tuple[
     """
     vectors = ["--vectors", "--force"] if command == "attach" else []
     result = CliRunner().invoke(main, [command, index, "--engine", engine, "--yes", *vectors, *flags])
-    wanted = (status,) if isinstance(status, int) else status
-    assert wanted is None or result.exit_code in wanted, result.output
+    allowed = (status,) if isinstance(status, int) else status
+    assert allowed is None or result.exit_code in allowed, result.output
     if vectors and result.exit_code == 0 and "--dry-run" not in flags:
         with closing(OpenSearchEngine(engine)) as opened:
             opened.tune(index, None)
@@ -222,7 +222,7 @@ def other(vectors: WordVectors, tmp_path_factory: pytest.TempPathFactory) -> tup
 
 def remove_pipelines(cluster: Cluster, index: str) -> None:
     """Remove Resift's ingest pipeline of an index, and Resift's processor from the search pipelines for the index."""
-    for name, one in find_rewriters(cluster).items():
-        if one.index == index:
+    for name, rewriter in find_rewriters(cluster).items():
+        if rewriter.index == index:
             remove_processor(cluster, name)
     remove_ingest_pipeline(cluster, index)

@@ -117,14 +117,18 @@ def kinds(body: dict[str, Any], of: str = "request_processors") -> list[str]:
         body: The pipeline.
         of: The list of processors, such as ``request_processors``.
     """
-    return [next(iter(one)) for one in body.get(of, ())]
+    return [next(iter(processor)) for processor in body.get(of, ())]
 
 
 def asked(index: Index, name: str) -> dict[str, Any]:
     """Return the parameters that Resift's processor in a pipeline sends to the service."""
-    (found,) = (one["ml_inference"] for one in pipeline(index, name)["request_processors"] if "ml_inference" in one)
-    assert found["ignore_failure"] is True
-    return dict(found["model_config"])
+    (inference,) = (
+        processor["ml_inference"]
+        for processor in pipeline(index, name)["request_processors"]
+        if "ml_inference" in processor
+    )
+    assert inference["ignore_failure"] is True
+    return dict(inference["model_config"])
 
 
 def is_rewritten(index: Index, served: Served, name: str | None, of: str = "") -> bool:

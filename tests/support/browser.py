@@ -77,15 +77,15 @@ def chromium() -> tuple[str, str] | None:
 @contextmanager
 def started(width: int = 1440, height: int = 1000) -> Iterator[Driver]:
     """Start a browser with a window of this size."""
-    found = chromium()
-    assert found is not None
+    paths = chromium()
+    assert paths is not None
     with TemporaryDirectory(prefix="resift-chromium-", ignore_cleanup_errors=True) as folder:
         options = webdriver.ChromeOptions()
-        options.binary_location = found[0]
+        options.binary_location = paths[0]
         for flag in (*_FLAGS, f"--user-data-dir={folder}", f"--window-size={width},{height}"):
             options.add_argument(flag)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-        driver = webdriver.Chrome(options=options, service=Service(found[1]))
+        driver = webdriver.Chrome(options=options, service=Service(paths[1]))
         try:
             driver.set_script_timeout(_PATIENCE + 5)
             yield driver
@@ -124,9 +124,9 @@ class Page:
             "const look = () => { const found = test();"
             " if (found || Date.now() > end) done(found); else setTimeout(look, 25); }; look();"
         )
-        found = self.driver.execute_async_script(code, *arguments)  # type: ignore[no-untyped-call]
-        assert found, f"still not, after {seconds} s: {script}\n{self.text('body')[:2000]}"
-        return found
+        value = self.driver.execute_async_script(code, *arguments)  # type: ignore[no-untyped-call]
+        assert value, f"still not, after {seconds} s: {script}\n{self.text('body')[:2000]}"
+        return value
 
     def run(self, script: str, *arguments: Any) -> Any:
         """Run a script, and return its value."""
@@ -150,8 +150,8 @@ class Page:
 
     def texts(self, selector: str) -> list[str]:
         """Return the texts of all elements that match a selector."""
-        found = self.run("return [...document.querySelectorAll(arguments[0])].map((one) => one.textContent)", selector)
-        return list(found)
+        texts = self.run("return [...document.querySelectorAll(arguments[0])].map((one) => one.textContent)", selector)
+        return list(texts)
 
     def click(self, selector: str) -> Page:
         """Click an element, and wait until the page has no running requests."""
@@ -178,8 +178,8 @@ class Page:
 
     def colours(self, scheme: str) -> None:
         """Emulate ``dark`` or ``light`` colours without animations, which could move the target of a click."""
-        wanted = {"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"}
-        features = [{"name": name, "value": value} for name, value in wanted.items()]
+        media = {"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"}
+        features = [{"name": name, "value": value} for name, value in media.items()]
         self.emulate("Emulation.setEmulatedMedia", {"features": features})
 
     def network(self, latency: int = 0, offline: bool = False) -> None:
@@ -205,9 +205,11 @@ class Page:
             # Loaded with the DevTools protocol, since the page's policy forbids scripts of other origins.
             self.emulate("Runtime.evaluate", {"expression": script})
         code = "const done = arguments[0]; axe.run(document, {resultTypes: ['violations']}).then(done, done);"
-        found = self.driver.execute_async_script(code)  # type: ignore[no-untyped-call]
-        assert "violations" in found, found
-        return [f"{one['id']}: {[node['html'] for node in one['nodes']]}" for one in found["violations"]]
+        report = self.driver.execute_async_script(code)  # type: ignore[no-untyped-call]
+        assert "violations" in report, report
+        return [
+            f"{violation['id']}: {[node['html'] for node in violation['nodes']]}" for violation in report["violations"]
+        ]
 
     def errors(self) -> list[str]:
         """Return new errors of the browser's console."""

@@ -12,10 +12,12 @@ def snapshot(cluster: Cluster) -> dict[str, Any]:
 
     def every(kind: str) -> list[str]:
         try:
-            found = cluster.request("POST", f"/_plugins/_ml/{kind}/_search", {"query": {"match_all": {}}, "size": 1000})
+            answer = cluster.request(
+                "POST", f"/_plugins/_ml/{kind}/_search", {"query": {"match_all": {}}, "size": 1000}
+            )
         except LookupError:
             return []
-        known = (hit["_id"] for hit in found["hits"]["hits"])
+        known = (hit["_id"] for hit in answer["hits"]["hits"])
         # Searches find documents that were deleted less than a second ago, for example by the previous test. Reads by
         # id do not.
         return sorted(id for id in known if cluster.find(f"/_plugins/_ml/{kind}/{id}"))

@@ -51,8 +51,11 @@ class Containers:
 
     def has(self, image: str) -> bool:
         """Return whether an image exists locally or in its registry."""
-        asked = [["image", "inspect", image], *([["pull", "-q", image]] if not image.startswith("localhost/") else [])]
-        for command in asked:
+        commands = [
+            ["image", "inspect", image],
+            *([["pull", "-q", image]] if not image.startswith("localhost/") else []),
+        ]
+        for command in commands:
             with suppress(NoContainers, subprocess.TimeoutExpired):
                 self.run(*command, timeout=600)
                 return True
@@ -97,15 +100,15 @@ def find_containers(scratch: Path) -> Containers:
     """
     reasons = []
     for command, compose in (("docker", ["docker", "compose"]), ("podman", ["podman-compose"])):
-        found = Containers(command, compose)
+        containers = Containers(command, compose)
         if shutil.which(command) is None or shutil.which(compose[0]) is None:
             reasons.append(f"{command}: not installed")
             continue
         if command == "podman":
-            found.environment = {"BUILDAH_FORMAT": "docker", "CONTAINERS_CONF": str(_configured(scratch))}
+            containers.environment = {"BUILDAH_FORMAT": "docker", "CONTAINERS_CONF": str(_configured(scratch))}
         try:
-            found.run("ps", timeout=60)
-            return found
+            containers.run("ps", timeout=60)
+            return containers
         except (NoContainers, subprocess.TimeoutExpired) as error:
             reasons.append(f"{command}: {str(error).splitlines()[-1]}")
     raise NoContainers("; ".join(reasons))
@@ -122,7 +125,7 @@ def _configured(scratch: Path) -> Path:
     return file
 
 
-def python_image(containers: Containers, wanted: str) -> str:
+def python_image(containers: Containers, official: str) -> str:
     """Return the name of the official image python:X.Y-slim, or of an equivalent image.
 
     The equivalent image is built from Debian packages and this machine's Python of the same version (pyenv).
@@ -130,13 +133,13 @@ def python_image(containers: Containers, wanted: str) -> str:
     Raises:
         NoContainers: If neither is possible.
     """
-    version = re.findall(r"python:(\d+\.\d+)-slim", wanted)[0]
+    version = re.findall(r"python:(\d+\.\d+)-slim", official)[0]
     own = f"localhost/python:{version}-local"
-    if found := next(filter(containers.has, (wanted, own)), None):
-        return found
+    if existing := next(filter(containers.has, (official, own)), None):
+        return existing
     homes = sorted(Path.home().glob(f".pyenv/versions/{version}.*"))
     if not homes:
-        raise NoContainers(f"{wanted} cannot be pulled, and pyenv has no Python {version}")
+        raise NoContainers(f"{official} cannot be pulled, and pyenv has no Python {version}")
     with tempfile.TemporaryDirectory(dir=cache_folder()) as made:
         root = _debian(Path(made) / "root")
         for name in ("bin", "lib"):
@@ -153,12 +156,12 @@ def python_image(containers: Containers, wanted: str) -> str:
         return _imported(containers, root, own, certificates)
 
 
-def opensearch_image(containers: Containers, wanted: str) -> str:
+def opensearch_image(containers: Containers, official: str) -> str:
     """Return the name of the official OpenSearch image, or of an image built from Maven artefacts and a Java."""
     newest = release()
     own = f"localhost/opensearch:{newest.version}-local"
-    if found := next(filter(containers.has, (wanted, own)), None):
-        return found
+    if existing := next(filter(containers.has, (official, own)), None):
+        return existing
     with locked(cache_folder()):
         java = find_java(newest)
         home = assemble(cache_folder(), newest, java)
@@ -181,18 +184,18 @@ def _debian(root: Path) -> Path:
     """Install a minimal Debian in a folder, with the libraries that Python needs."""
     if shutil.which("debootstrap") is None or os.geteuid() != 0:
         raise NoContainers("no registry of images answers, and there is no debootstrap, or nobody who may use it")
-    kept = cache_folder() / "debian.tar"
-    if not kept.exists():
+    archive = cache_folder() / "debian.tar"
+    if not archive.exists():
         command = ["debootstrap", "--variant=minbase", f"--include={_LIBRARIES}", "bookworm", str(root)]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise NoContainers(f"debootstrap: {done.stdout[-500:]}")
         for unwanted in ("var/cache/apt", "var/lib/apt/lists"):
             shutil.rmtree(root / unwanted)
-        subprocess.run(["tar", "-C", str(root), "-cf", str(kept), "."], check=True)
+        subprocess.run(["tar", "-C", str(root), "-cf", str(archive), "."], check=True)
         return root
     root.mkdir()
-    subprocess.run(["tar", "-C", str(root), "-xf", str(kept)], check=True)
+    subprocess.run(["tar", "-C", str(root), "-xf", str(archive)], check=True)
     return root
 
 
@@ -201,5 +204,5 @@ def _imported(containers: Containers, root: Path, name: str, *changes: str) -> s
     with tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
         archive = Path(folder) / "root.tar"
         subprocess.run(["tar", "-C", str(root), "-cf", str(archive), "."], check=True)
-        containers.run("import", *(f"--change={one}" for one in changes), str(archive), name)
+        containers.run("import", *(f"--change={change}" for change in changes), str(archive), name)
     return name

@@ -207,13 +207,13 @@ def vectors(space: str) -> ModelDescription:
 
 def documents_with_vectors(count: int) -> list[Document]:
     """Return the documents with vectors, some of which are equal or missing, and with a field of at most one value."""
-    rng, found = np.random.default_rng(7), []
+    rng, extended = np.random.default_rng(7), []
     pool = rng.normal(size=(count // 2, DIM)).round(2).astype(np.float32)
     for document in documents(count):
         vector = None if rng.random() < 0.15 else pool[rng.integers(len(pool))]
         place = {} if rng.random() < 0.2 else {"place": f"p{rng.integers(12)}"}
-        found.append(Document(document.id, {**document.source, **place}, vector))
-    return found
+        extended.append(Document(document.id, {**document.source, **place}, vector))
+    return extended
 
 
 _QUERY_VECTORS = st.integers(0, 10**6).map(lambda seed: np.random.default_rng(seed).normal(size=DIM).round(3).tolist())

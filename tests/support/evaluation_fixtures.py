@@ -69,8 +69,8 @@ def collection(here: Path) -> str:
         "river",
     ]
     write_lines(folder / "corpus.jsonl", [{"_id": str(i), "title": "", "text": text} for i, text in enumerate(texts)])
-    asked = [{"_id": "q1", "text": "bush fire"}, {"_id": "q2", "text": "war"}, {"_id": "q3", "text": "unjudged"}]
-    write_lines(folder / "queries.jsonl.gz", asked)
+    queries = [{"_id": "q1", "text": "bush fire"}, {"_id": "q2", "text": "war"}, {"_id": "q3", "text": "unjudged"}]
+    write_lines(folder / "queries.jsonl.gz", queries)
     judged = [("q1", "0", 2), ("q1", "1", 1), ("q1", "3", 0), ("q2", "3", 1), ("q2", "5", 1)]
     rows = "".join(f"{query}\t{document}\t{score}\n" for query, document, score in judged)
     (folder / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{rows}")
@@ -88,8 +88,8 @@ def run(*arguments: str, status: int = 0) -> str:
 
 def loaded(*arguments: str) -> dict[str, Any]:
     """Run ``resift eval`` with ``--json`` and return the JSON."""
-    found: dict[str, Any] = json.loads(run(*arguments, "--json"))
-    return found
+    output: dict[str, Any] = json.loads(run(*arguments, "--json"))
+    return output
 
 
 def write_lines(path: Path, records: list[dict[str, Any]]) -> str:

@@ -279,7 +279,7 @@ def places_of(clause: Body) -> dict[str, Body]:
         "in a sort": {"sort": {"parts.word": {"nested": {"path": "parts", "filter": clause}}}},
         "as a highlight's query": {"highlight": {"fields": {"text": {"highlight_query": clause}}}},
     }
-    return {name: {"query": one} for name, one in query.items()} | {
+    return {name: {"query": variant} for name, variant in query.items()} | {
         name: {"query": match, **part} for name, part in body.items()
     }
 

@@ -79,12 +79,12 @@ class Front:
         """Forward a request, and return the status and the body of the response."""
         parts = urlsplit(self.target)
         connection = HTTPConnection(str(parts.hostname), parts.port, timeout=60)
-        kept = {name: headers[name] for name in ("Content-Type", "Authorization", "X-Api-Key") if name in headers}
-        connection.request(method, path, body or None, kept)
+        forwarded = {name: headers[name] for name in ("Content-Type", "Authorization", "X-Api-Key") if name in headers}
+        connection.request(method, path, body or None, forwarded)
         answer = connection.getresponse()
-        found = answer.status, answer.read()
+        result = answer.status, answer.read()
         connection.close()
-        return found
+        return result
 
     def close(self) -> None:
         """Stop the server."""
@@ -128,7 +128,11 @@ class ManagedDomain(Front):
 
     def settings_asked(self, *methods: str) -> list[tuple[str, str]]:
         """Return method and path of each request for cluster settings with one of these methods."""
-        return [one for one in self.requests if one[1].startswith("/_cluster/settings") and one[0] in methods]
+        return [
+            request
+            for request in self.requests
+            if request[1].startswith("/_cluster/settings") and request[0] in methods
+        ]
 
     def _refusal(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> str:
         sent = {name.lower(): value for name, value in headers.items()}
@@ -164,7 +168,7 @@ class ManagedDomain(Front):
         if set(credential) != {"secretArn", "roleArn"} or credential["secretArn"] not in self.secrets:
             return "A connector needs the secretArn of a secret, and the roleArn of a role that may read it."
         for action in connector["actions"]:
-            if not any(action["url"].startswith(f"{one}/") for one in self.endpoints):
+            if not any(action["url"].startswith(f"{endpoint}/") for endpoint in self.endpoints):
                 return f"Connector URL is not matching the trusted connector endpoint regex, URL is: {action['url']}"
             if not action["headers"]["Authorization"].startswith("Bearer ${credential.secretArn."):
                 return "The headers name no value of the secret."

@@ -234,12 +234,12 @@ def _start(
 ) -> list[Node]:
     """Start a node with each of these settings, and wait until the nodes are healthy and form a cluster."""
     cache, nodes = cache_folder(), []
-    wanted = release(version, secured=certificates is not None)
-    plugin = plugin_archive(wanted.version) if any(native) else None
+    chosen = release(version, secured=certificates is not None)
+    plugin = plugin_archive(chosen.version) if any(native) else None
     java_options = (f"-Xms{heap} -Xmx{heap} " if heap else "") + (_QUICK if quick else "")
     with locked(cache):
-        java = find_java(wanted)
-        home = assemble(cache, wanted, java)
+        java = find_java(chosen)
+        home = assemble(cache, chosen, java)
         extended = home if plugin is None else with_plugin(cache, home, plugin, java)
         _clear_up(cache)
         for own, has_plugin in zip(settings, native, strict=True):

@@ -85,7 +85,9 @@ def _distribution(version: str) -> Artefact:
 
 
 def _jars(*coordinates: str) -> tuple[Artefact, ...]:
-    return tuple((group, name, version, "jar") for group, name, version in (one.split(":") for one in coordinates))
+    return tuple(
+        (group, name, version, "jar") for group, name, version in (coordinate.split(":") for coordinate in coordinates)
+    )
 
 
 _LANG_PAINLESS = Module(
@@ -176,9 +178,9 @@ def release(version: str = "", secured: bool = False) -> Release:
     Raises:
         NodeUnavailable: If there is no such release.
     """
-    wanted = version or os.environ.get(VARIABLE) or NEWEST
-    for one in _RELEASES:
-        if one.version == wanted and ("opensearch-security" in one.plugins) == secured:
-            return one
-    known = ", ".join(dict.fromkeys(one.version for one in _RELEASES))
-    raise NodeUnavailable(f"no OpenSearch {wanted}{' with its security plugin' if secured else ''}: there are {known}")
+    name = version or os.environ.get(VARIABLE) or NEWEST
+    for known_release in _RELEASES:
+        if known_release.version == name and ("opensearch-security" in known_release.plugins) == secured:
+            return known_release
+    known = ", ".join(dict.fromkeys(known_release.version for known_release in _RELEASES))
+    raise NodeUnavailable(f"no OpenSearch {name}{' with its security plugin' if secured else ''}: there are {known}")

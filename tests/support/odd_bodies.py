@@ -165,7 +165,7 @@ def paths(value: Any, path: Path = ()) -> list[Path]:
     inner = (
         list(value.items()) if isinstance(value, dict) else list(enumerate(value)) if isinstance(value, list) else []
     )
-    return [path, *(found for key, one in inner for found in paths(one, (*path, key)))]
+    return [path, *(below for key, child in inner for below in paths(child, (*path, key)))]
 
 
 @st.composite

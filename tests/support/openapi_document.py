@@ -36,10 +36,10 @@ def error_message(answer: dict[str, Any]) -> str:
 def resolved(schema: dict[str, Any]) -> dict[str, Any]:
     """Resolve a reference to a schema, and merge its sibling keys."""
     while "$ref" in schema:
-        found: Any = SPEC
+        target: Any = SPEC
         for key in schema["$ref"].removeprefix("#/").split("/"):
-            found = found[key]
-        schema = {**found, **{key: value for key, value in schema.items() if key != "$ref"}}
+            target = target[key]
+        schema = {**target, **{key: value for key, value in schema.items() if key != "$ref"}}
     return schema
 
 

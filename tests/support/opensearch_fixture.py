@@ -60,13 +60,13 @@ FOUND = pytest.StashKey[Found]()
 @pytest.fixture(scope="session")
 def opensearch_url(pytestconfig: pytest.Config) -> Iterator[str]:
     """Return the URL of a real OpenSearch. If there is none, skip the test, or fail it if OpenSearch is required."""
-    found = pytestconfig.stash[FOUND] = Found()
+    chosen = pytestconfig.stash[FOUND] = Found()
     with ExitStack() as stack:
-        url = _choose(stack, found)
+        url = _choose(stack, chosen)
         if url is not None:
             yield url
             return
-        reason = f"{NEEDS}: " + "; ".join(_first_line(reason) for reason in found.reasons)
+        reason = f"{NEEDS}: " + "; ".join(_first_line(reason) for reason in chosen.reasons)
         if required():
             pytest.fail(reason, pytrace=False)
         pytest.skip(reason)
@@ -75,11 +75,11 @@ def opensearch_url(pytestconfig: pytest.Config) -> Iterator[str]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> None:
     """Skip a test with the marker ``since`` if OpenSearch is older than the marker says."""
-    marker, found = item.get_closest_marker("since"), item.config.stash.get(FOUND, None)
-    if marker is None or found is None or not found.source or "sqlite" in item.name:
+    marker, chosen = item.get_closest_marker("since"), item.config.stash.get(FOUND, None)
+    if marker is None or chosen is None or not chosen.source or "sqlite" in item.name:
         return
     major, why = marker.args
-    version = found.source.split()[1]
+    version = chosen.source.split()[1]
     if int(version.partition(".")[0]) < major:
         pytest.skip(f"OpenSearch {version}: {why}")
 
@@ -101,17 +101,17 @@ def pytest_testnodedown(node: Any) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None]:
     """Print at the end which OpenSearch the tests had, or that there was none."""
     yield
-    found = terminalreporter.config.stash.get(FOUND, None)
-    if found is None:
+    chosen = terminalreporter.config.stash.get(FOUND, None)
+    if chosen is None:
         return
-    loud = {} if found.source else {"red": True, "bold": True}
-    if found.source:
+    loud = {} if chosen.source else {"red": True, "bold": True}
+    if chosen.source:
         terminalreporter.section("OpenSearch")
-        terminalreporter.write_line(f"tested with {found.source}")
+        terminalreporter.write_line(f"tested with {chosen.source}")
     else:
         terminalreporter.section("NO OPENSEARCH", sep="!", **loud)
         terminalreporter.write_line(_what_was_not_tested(terminalreporter), **loud)
-    for reason in found.reasons:
+    for reason in chosen.reasons:
         terminalreporter.write_line(f"- {reason}", **loud)
 
 
@@ -124,25 +124,25 @@ def _what_was_not_tested(reporter: pytest.TerminalReporter) -> str:
     return f"{skipped} tests that need a real OpenSearch were SKIPPED, not passed. {advice}"
 
 
-def _choose(stack: ExitStack, found: Found) -> str | None:
+def _choose(stack: ExitStack, chosen: Found) -> str | None:
     """Return the URL of the first source that is available, or None. ``stack`` stops what was started for it."""
     sources: list[Source] = [_from_container, _from_maven]
     if ENVIRONMENT.get(VARIABLE):  # a certain version, which only Maven provides
         sources = [_from_maven]
     if ENVIRONMENT.get("OPENSEARCH_URL"):
         sources = [_from_environment]
-    return next((url for source in sources if (url := _try(source, stack, found))), None)
+    return next((url for source in sources if (url := _try(source, stack, chosen))), None)
 
 
-def _try(source: Source, stack: ExitStack, found: Found) -> str | None:
+def _try(source: Source, stack: ExitStack, chosen: Found) -> str | None:
     """Return the URL of a source, or None if it is not available. ``found`` gets its description or the reason."""
     with _without_library_warnings():
         try:
             url, name = source(stack)
-            found.source = f"OpenSearch {_version(url)} from {name} at {_without_password(url)}"
+            chosen.source = f"OpenSearch {_version(url)} from {name} at {_without_password(url)}"
             return url
         except Unavailable as error:
-            found.reasons.append(str(error))
+            chosen.reasons.append(str(error))
             return None
 
 
@@ -250,10 +250,10 @@ def service_host(config: pytest.Config) -> str:
     This is RESIFT_TEST_HOST if it is set. Otherwise it is the address of this machine in its network if OpenSearch runs
     in a container, and 127.0.0.1 if not.
     """
-    found = config.stash.get(FOUND, Found())
+    chosen = config.stash.get(FOUND, Found())
     if host := ENVIRONMENT.get("RESIFT_TEST_HOST"):
         return host
-    if "container" not in found.source:
+    if "container" not in chosen.source:
         return "127.0.0.1"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect(("10.255.255.255", 9))  # sends nothing, but chooses the network interface

@@ -80,7 +80,7 @@ class Node:
         """Return how many searches the pipeline of the index failed to rewrite."""
         stats = self.client.transport.perform_request("GET", "/_nodes/stats/search_pipeline")
         nodes = [node["search_pipeline"]["pipelines"][self.pipeline] for node in stats["nodes"].values()]
-        processors = [one["request_processors"][0][f"ml_inference:{self.installation}"] for one in nodes]
+        processors = [pipeline["request_processors"][0][f"ml_inference:{self.installation}"] for pipeline in nodes]
         return sum(processor["stats"]["failed"] for processor in processors)
 
 
@@ -153,8 +153,8 @@ def _create(cluster: OpenSearchEngine, model: Model, index: str, other: str) -> 
     cluster.client.indices.create(index=other)
     documents = sources()
     vectors = model.encode([f"{source['title']}\n{source['text']}" for source in documents])
-    held = [Document(str(n), source, vectors[n]) for n, source in enumerate(documents[:-2])]
-    assert cluster.bulk(index, held) == []
+    encoded = [Document(str(n), source, vectors[n]) for n, source in enumerate(documents[:-2])]
+    assert cluster.bulk(index, encoded) == []
     for n, source in enumerate(documents[-2:], COUNT - 2):
         cluster.client.index(index=index, id=str(n), body=source)
     for n, source in enumerate(documents[:20]):

@@ -18,8 +18,8 @@ def assert_prints(printed: str, expected: str) -> None:
     printed, expected = (re.sub(r" +$", "", text, flags=re.MULTILINE).strip("\n") for text in (printed, expected))
     texts, numbers = _NUMBER.split(expected), _NUMBER.findall(expected)
     pattern = "( *[0-9.]+ *)".join(re.escape(text).replace("…", ".*") for text in texts)
-    found = re.fullmatch(pattern, printed, re.DOTALL)
-    assert found, f"printed:\n{printed}\nexpected:\n{expected}"
-    for number, wanted in zip(found.groups(), numbers, strict=True):
-        unit = 10.0 ** -len(wanted.strip().partition(".")[2])
-        assert float(number) == pytest.approx(float(wanted), abs=1.5 * unit), f"printed:\n{printed}"
+    match = re.fullmatch(pattern, printed, re.DOTALL)
+    assert match, f"printed:\n{printed}\nexpected:\n{expected}"
+    for number, expected_number in zip(match.groups(), numbers, strict=True):
+        unit = 10.0 ** -len(expected_number.strip().partition(".")[2])
+        assert float(number) == pytest.approx(float(expected_number), abs=1.5 * unit), f"printed:\n{printed}"

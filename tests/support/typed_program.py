@@ -12,5 +12,5 @@ def ids(library: resift.Library) -> list[str]:
     """Index, mark and search."""
     index: resift.Index = library.index("news", fields=["text"])
     added: resift.Added = index.add({"id": n} for n in range(3))
-    told: resift.Explanation = index.session("anna").mark(scores={"1": 0.5})
-    return [hit.id for hit in index.search(str(told["steps"] + added.indexed))]
+    explanation: resift.Explanation = index.session("anna").mark(scores={"1": 0.5})
+    return [hit.id for hit in index.search(str(explanation["steps"] + added.indexed))]

@@ -78,10 +78,10 @@ def serving(folder: Path, **settings: str) -> Iterator[Server]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("RESIFT_", "OPENSEARCH_"))}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("RESIFT_", "OPENSEARCH_"))}
     command = [sys.executable, "-m", "resift", "serve", "--workers", "1", "--port", str(port)]
     with (folder / "server.log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=folder, env={**kept, **settings}, stdout=log, stderr=log)
+        process = subprocess.Popen(command, cwd=folder, env={**inherited, **settings}, stdout=log, stderr=log)
     try:
         server = Server(process, port)
         server.wait()

@@ -88,7 +88,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
     """Collect doctests only from modules that contain some, since collecting imports the modules."""
-    found = yield
+    collectors = yield
     if file_path.suffix == ".py" and ">>>" not in file_path.read_text("utf-8"):
-        return [one for one in found if not isinstance(one, DoctestModule)]
-    return found
+        return [collector for collector in collectors if not isinstance(collector, DoctestModule)]
+    return collectors

@@ -79,15 +79,15 @@ def fill(cluster: OpenSearchEngine, rest: Cluster, index: str, model: Model, oth
         lines += [json.dumps({"index": {"_id": str(i), **routed}}), json.dumps(document)]
     rest.request("POST", f"/{index}/_bulk", "\n".join(lines) + "\n", refresh="true")
     for each in (model, other):
-        found = verify(cluster, each, index, repair=True)
-        assert (found.missing, found.repaired, found.unrepaired) == (40, 40, 0)
+        report = verify(cluster, each, index, repair=True)
+        assert (report.missing, report.repaired, report.unrepaired) == (40, 40, 0)
 
 
 def wrong(cluster: OpenSearchEngine, model: Model, index: str) -> list[str]:
     """Return the ids of documents whose vectors are missing or do not match their texts."""
     cluster.refresh(index)
-    found = verify(cluster, model, index)
-    return sorted([*found.missing_ids, *found.stale_ids], key=int)
+    report = verify(cluster, model, index)
+    return sorted([*report.missing_ids, *report.stale_ids], key=int)
 
 
 PEACE = source("peace", "war")
@@ -120,14 +120,14 @@ def bulk_without_pipeline(rest: Cluster, index: str) -> list[str]:
 
 
 def vectors_of_another_document(rest: Cluster, index: str) -> list[str]:
-    found = rest.request("GET", f"/{index}/_doc/13")["_source"]
-    rest.request("PUT", f"/{index}/_doc/14", {**found, "title": "peace"})
+    stored = rest.request("GET", f"/{index}/_doc/13")["_source"]
+    rest.request("PUT", f"/{index}/_doc/14", {**stored, "title": "peace"})
     return ["14"]
 
 
 def vectors_of_another_model(rest: Cluster, index: str) -> list[str]:
-    found = rest.request("GET", f"/{index}/_doc/16")["_source"]
-    rest.request("POST", f"/{index}/_update/16", {"doc": {"resift_vector": found[OTHER]}})
+    stored = rest.request("GET", f"/{index}/_doc/16")["_source"]
+    rest.request("POST", f"/{index}/_update/16", {"doc": {"resift_vector": stored[OTHER]}})
     return ["16"]
 
 
@@ -136,8 +136,8 @@ def reindex_of_an_older_state(rest: Cluster, index: str) -> list[str]:
     older = f"{index}-older"
     rest.request("PUT", f"/{older}/_doc/17", {"title": "peace"}, refresh="true")
     script = {"source": "ctx.op = 'index'; ctx._source.resift_vector = params.v", "params": {"v": [0.5] * 8}}
-    asked = {"source": {"index": older}, "dest": {"index": index}, "script": script}
-    rest.request("POST", "/_reindex", asked, refresh="true")
+    request = {"source": {"index": older}, "dest": {"index": index}, "script": script}
+    rest.request("POST", "/_reindex", request, refresh="true")
     rest.request("DELETE", f"/{older}")
     return ["17"]
 
@@ -155,9 +155,9 @@ WAYS: list[Callable[[Cluster, str], list[str]]] = [
 
 def hits(rest: Cluster, index: str) -> list[dict[str, Any]]:
     """Return all documents as they are stored."""
-    found = rest.request("POST", f"/{index}/_search", {"size": 100, "version": True})["hits"]["hits"]
-    assert len(found) < 100
-    return list(found)
+    documents = rest.request("POST", f"/{index}/_search", {"size": 100, "version": True})["hits"]["hits"]
+    assert len(documents) < 100
+    return list(documents)
 
 
 def plain(hit: dict[str, Any]) -> Any:
