@@ -141,8 +141,12 @@ def test_requests_without_a_body_need_no_content_type(plain: FlaskClient) -> Non
 
 def test_sites_on_the_list_may_use_the_api(model: Model, tmp_path: Any) -> None:
     client = client_of(model, tmp_path, api_key=KEY, cors=(SHOP,))
-    asked = {"Origin": SHOP, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "x-api-key"}
-    preflight = client.options("/v1/rerank", headers=asked)
+    request_headers = {
+        "Origin": SHOP,
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "x-api-key",
+    }
+    preflight = client.options("/v1/rerank", headers=request_headers)
     assert preflight.status_code == 200
     assert preflight.headers["Access-Control-Allow-Origin"] == SHOP
     assert {"Content-Type", "X-Api-Key"} <= set(preflight.headers["Access-Control-Allow-Headers"].split(", "))
@@ -153,7 +157,7 @@ def test_sites_on_the_list_may_use_the_api(model: Model, tmp_path: Any) -> None:
         assert (answer.status_code, answer.headers["Access-Control-Allow-Origin"]) == (status, SHOP)
         assert answer.headers["Vary"] == "Origin"
         assert "Access-Control-Allow-Credentials" not in answer.headers
-    refused = client.options("/v1/rerank", headers={**asked, "Origin": "https://evil.example"})
+    refused = client.options("/v1/rerank", headers={**request_headers, "Origin": "https://evil.example"})
     assert "Access-Control-Allow-Origin" not in refused.headers
     assert refused.headers["Vary"] == "Origin"
     other = client.post("/v1/rerank", json=BODY, headers={"Origin": "https://evil.example", "X-Api-Key": KEY})

@@ -124,11 +124,11 @@ def test_no_rewritten_query_exceeds_the_limit(query: Any, judged: str, attached:
     homes = {"good": "a", "bad": "b"}
     knowledge = replace(SESSION, vector=MARKED[0] if attached else None, fields=("title",) if attached else ())
     for known in (knowledge, replace(knowledge, home_indices=homes)):
-        found = rewritten(query, known, judged=judged)
-        assert count(found.body["query"]) <= max(count(query), MAX_ENGINE_CLAUSES)
+        result = rewritten(query, known, judged=judged)
+        assert count(result.body["query"]) <= max(count(query), MAX_ENGINE_CLAUSES)
         if count(query) > MAX_ENGINE_CLAUSES - 10:
-            assert found.body["query"] == query
-        for stage in found.body.get("rescore", []):
+            assert result.body["query"] == query
+        for stage in result.body.get("rescore", []):
             assert count(stage["query"]["rescore_query"]) <= MAX_ENGINE_CLAUSES
 
 
@@ -143,21 +143,21 @@ def test_fewer_words_are_added_to_a_query_of_many_fields() -> None:
 def test_a_query_of_too_many_clauses_stays_as_it_came() -> None:
     query = {"bool": {"must": [TEXT], "filter": [{"bool": {"should": terms(1020)}}]}}
     # Without a scroll, the words are a rescore stage, which is a query of its own.
-    found = rewritten(query, scroll=True)
-    assert (found.body, found.outcome) == ({"query": query}, Outcome.TOO_MANY_CLAUSES)
-    assert found.reason == "the query has almost as many clauses as OpenSearch allows"
+    result = rewritten(query, scroll=True)
+    assert (result.body, result.outcome) == ({"query": query}, Outcome.TOO_MANY_CLAUSES)
+    assert result.reason == "the query has almost as many clauses as OpenSearch allows"
 
 
 def test_with_vectors_a_query_of_too_many_clauses_is_rescored_once() -> None:
     query = {"bool": {"must": [TEXT], "filter": [{"bool": {"should": terms(1020)}}]}}
     attached = replace(SESSION, vector=MARKED[0], fields=("title",))
-    found = rewritten(query, attached)
-    assert (found.body["query"], found.outcome) == (query, Outcome.REWRITTEN)
-    words, similarity = (stage["query"]["rescore_query"] for stage in found.body["rescore"])
+    result = rewritten(query, attached)
+    assert (result.body["query"], result.outcome) == (query, Outcome.REWRITTEN)
+    words, similarity = (stage["query"]["rescore_query"] for stage in result.body["rescore"])
     assert words["bool"]["filter"] == [{"match_all": {"_name": REWRITTEN_NAME}}]
     assert "script_score" in str(similarity)
-    again = rewrite(parse(found.body), attached, OPTIONS)
-    assert (again.body, again.outcome) == (found.body, Outcome.ALREADY_REWRITTEN)
+    again = rewrite(parse(result.body), attached, OPTIONS)
+    assert (again.body, again.outcome) == (result.body, Outcome.ALREADY_REWRITTEN)
     hidden = rewritten(query, attached, judged="hide")
     assert hidden.outcome is Outcome.IN_PART
     assert hidden.reason == "the query has almost as many clauses as OpenSearch allows"

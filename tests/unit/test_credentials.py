@@ -60,12 +60,12 @@ def server(here: Path) -> Iterator[HTTPServer]:
     server.server_close()
 
 
-def asked(server: HTTPServer, url: str = "http://127.0.0.1:{}", headers: dict[str, str] | None = None) -> Requests:
+def received(server: HTTPServer, url: str = "http://127.0.0.1:{}", headers: dict[str, str] | None = None) -> Requests:
     """What the server was sent by a search, with a caller's headers."""
     with closing(OpenSearchEngine(url.format(server.server_port))) as engine:
         engine.search("news", {"query": {"match_all": {}}}, headers=headers)
-    found: Requests = server.requests  # type: ignore[attr-defined]
-    return found
+    requests: Requests = server.requests  # type: ignore[attr-defined]
+    return requests
 
 
 def authorization(requests: Requests) -> list[str]:
@@ -79,23 +79,23 @@ def basic(user: str, password: str) -> str:
 
 
 def test_users_and_passwords(server: HTTPServer, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert authorization(asked(server)) == []
-    assert authorization(asked(server, "http://anna:p%40ß@127.0.0.1:{}")) == [basic("anna", "p@ß")]
-    assert authorization(asked(server, "http://anna@127.0.0.1:{}")) == [basic("anna", "")]
+    assert authorization(received(server)) == []
+    assert authorization(received(server, "http://anna:p%40ß@127.0.0.1:{}")) == [basic("anna", "p@ß")]
+    assert authorization(received(server, "http://anna@127.0.0.1:{}")) == [basic("anna", "")]
     monkeypatch.setenv("OPENSEARCH_USER", "otto")
     monkeypatch.setenv("OPENSEARCH_PASSWORD", "東京:€")
-    assert authorization(asked(server)) == [basic("otto", "東京:€")]
-    assert authorization(asked(server, "http://anna:x@127.0.0.1:{}")) == [basic("anna", "x")]
+    assert authorization(received(server)) == [basic("otto", "東京:€")]
+    assert authorization(received(server, "http://anna:x@127.0.0.1:{}")) == [basic("anna", "x")]
     monkeypatch.delenv("OPENSEARCH_PASSWORD")
     (here / "password").write_text("from a file\n")
     monkeypatch.setenv("OPENSEARCH_PASSWORD_FILE", "password")
-    assert authorization(asked(server)) == [basic("otto", "from a file")]
+    assert authorization(received(server)) == [basic("otto", "from a file")]
 
 
 def test_a_callers_authorization_replaces_the_services(server: HTTPServer) -> None:
     own = basic("caller", "own")
     for name in ("Authorization", "authorization"):
-        assert authorization(asked(server, "http://anna:x@127.0.0.1:{}", {name: own})) == [own]
+        assert authorization(received(server, "http://anna:x@127.0.0.1:{}", {name: own})) == [own]
 
 
 @pytest.mark.parametrize("service", ["es", "aoss"])
@@ -105,12 +105,12 @@ def test_requests_are_signed_for_aws(server: HTTPServer, monkeypatch: pytest.Mon
     keys = {"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_SESSION_TOKEN": "token"}
     for name, value in {**settings, **keys}.items():
         monkeypatch.setenv(name, value)
-    path, headers, body = asked(server)[-1]
+    path, headers, body = received(server)[-1]
     sent = {name.lower(): value for name, value in headers}
     assert sent["authorization"] == _signature(path, sent, body, f"eu-north-1/{service}")
     assert sent["x-amz-security-token"] == "token"
     with pytest.raises(BadInput, match="Authorization cannot be passed on"):
-        asked(server, headers={"Authorization": basic("caller", "own")})
+        received(server, headers={"Authorization": basic("caller", "own")})
 
 
 def _signature(path: str, headers: dict[str, str], body: bytes, scope: str) -> str:
@@ -152,7 +152,7 @@ def test_client_certificates(server: HTTPServer, here: Path, certificate: str, m
     monkeypatch.setenv("OPENSEARCH_CA_CERTS", certificate)
     monkeypatch.setenv("OPENSEARCH_CLIENT_CERT", certificate)
     monkeypatch.setenv("OPENSEARCH_CLIENT_KEY", str(here / "key.pem"))
-    assert asked(server, "https://127.0.0.1:{}")[-1][0] == "/news/_search"
+    assert received(server, "https://127.0.0.1:{}")[-1][0] == "/news/_search"
 
 
 @pytest.mark.parametrize(

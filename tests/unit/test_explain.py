@@ -61,11 +61,11 @@ def test_a_mask_is_explained_by_the_nearest_words_of_its_codewords() -> None:
     boew = Model("boew:4", build_table(words, memberships), "mean", "cosine")
     judged = judge(boew, {"fire rain": 1, "bush river": 1, "army rain": -1, "gun river": -1})
     learned = explain(boew, Feedback.from_judged(judged, boew.dim, method="mask"), judged)["mask"]
-    assert {one["codeword"]: one["words"][:2] for one in learned["gained"]} == {
+    assert {row["codeword"]: row["words"][:2] for row in learned["gained"]} == {
         0: ["fire", "bush"],
         1: ["army", "gun"],
     }
-    assert all(one["weight"] > 1 for one in learned["gained"])
+    assert all(row["weight"] > 1 for row in learned["gained"])
     (lost,) = learned["lost"]
     assert (lost["codeword"], lost["words"][:2]) == (2, ["rain", "river"])  # without the function word
     assert lost["weight"] < 1

@@ -98,11 +98,11 @@ def test_an_engine_with_several_writers_gets_several_batches_at_once(index_all: 
 
 
 def test_progress_is_reported_after_each_batch(index_all: Callable[..., Indexer]) -> None:
-    told: list[int] = []
-    index_all(records(7 * BATCH), progress=lambda report: told.append(report.indexed))
-    assert len(told) == 7
-    assert told == sorted(told)
-    assert told[-1] == 7 * BATCH
+    reported: list[int] = []
+    index_all(records(7 * BATCH), progress=lambda report: reported.append(report.indexed))
+    assert len(reported) == 7
+    assert reported == sorted(reported)
+    assert reported[-1] == 7 * BATCH
 
 
 def test_batches_with_the_same_document_id_are_written_in_order(index_all: Callable[..., Indexer]) -> None:

@@ -37,7 +37,7 @@ OBJECTS = st.lists(st.dictionaries(st.text(), VALUES, max_size=4), max_size=6)
 def test_every_layout_gives_the_same_objects(objects: list[dict[str, Any]], indent: int | None, ascii: bool) -> None:
     array = json.dumps(objects, indent=indent, ensure_ascii=ascii)
     assert [row for _, row in rows(array)] == objects
-    texts = [json.dumps(one, ensure_ascii=ascii) for one in [{"text": "one two three four"}, *objects]]
+    texts = [json.dumps(document, ensure_ascii=ascii) for document in [{"text": "one two three four"}, *objects]]
     assert [row for _, row in rows("\n".join(texts))][1:] == objects
 
 
@@ -62,11 +62,11 @@ def test_documents_are_read_from_bulk_requests() -> None:
         '{"index": {"_index": "a", "_id": "1"}}\n{"t": "x"}\n{"create": {}}\n{"t": "y"}\n{"index": {"_id": 3}}\n'
         '{broken\n{"t": "z"}\n{"index": {"_id": "4"}}\n{"index": {"name": "a document"}}\n{"index": {"_id": "5"}}'
     )
-    found = rows(bulk)
-    assert [line for line, _ in found] == [2, 4, 6, 7, 9, 10]
-    assert found[0][1] == {"_id": "1", "t": "x"}
-    assert [found[place][1] for place in (1, 3)] == [{"t": "y"}, {"t": "z"}]
-    assert found[4][1] == {"_id": "4", "index": {"name": "a document"}}
+    documents = rows(bulk)
+    assert [line for line, _ in documents] == [2, 4, 6, 7, 9, 10]
+    assert documents[0][1] == {"_id": "1", "t": "x"}
+    assert [documents[place][1] for place in (1, 3)] == [{"t": "y"}, {"t": "z"}]
+    assert documents[4][1] == {"_id": "4", "index": {"name": "a document"}}
     assert reasons(bulk)[-1] == "a bulk action without a document"
 
 
@@ -110,6 +110,6 @@ def test_text_that_is_not_utf8_is_refused(format: str, text: str) -> None:
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 def test_the_delimiter_of_a_csv_is_guessed_from_its_header(delimiter: str) -> None:
     data = f"id{delimiter}text\n1{delimiter}a b\n"
-    (one,) = read(io.BytesIO(data.encode()), "csv")
-    assert isinstance(one, Record)
-    assert one.source == {"id": "1", "text": "a b"}
+    (record,) = read(io.BytesIO(data.encode()), "csv")
+    assert isinstance(record, Record)
+    assert record.source == {"id": "1", "text": "a b"}

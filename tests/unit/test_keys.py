@@ -117,10 +117,10 @@ def test_finding_a_key_compares_it_with_all_keys(file: KeyFile, monkeypatch: pyt
     monkeypatch.setattr("resift.reranker.access.requests.hmac.compare_digest", compare)
     for key in (made[0], made[2], SINGLE, "rsf_wrong", ""):
         compared.clear()
-        found = keys.find(key)
+        known_key = keys.find(key)
         assert len(compared) == 4
         assert all(hashed == key_hash(key) for _, hashed in compared)
-        assert (found is not None) == (key in (*made, SINGLE))
+        assert (known_key is not None) == (key in (*made, SINGLE))
 
 
 def test_a_running_server_follows_the_file(file: KeyFile, caplog: pytest.LogCaptureFixture) -> None:
@@ -130,9 +130,9 @@ def test_a_running_server_follows_the_file(file: KeyFile, caplog: pytest.LogCapt
     first = file.create("first", ["search"])
     assert keys.find(first) is None
     clock.now += 2
-    found = keys.find(first)
-    assert found is not None
-    assert (found.caller.name, found.caller.scopes) == ("first", {"search"})
+    known_key = keys.find(first)
+    assert known_key is not None
+    assert (known_key.caller.name, known_key.caller.scopes) == ("first", {"search"})
     second = file.create("second", ["admin"])
     file.delete("first")
     clock.now += 2
@@ -156,9 +156,9 @@ def test_deleting_the_last_key_admits_nobody(file: KeyFile) -> None:
 
 def test_a_single_key_from_the_environment_may_do_everything(tmp_path: Path) -> None:
     keys = Keys(str(tmp_path / "none"), SINGLE)
-    found = keys.find(SINGLE)
-    assert found is not None
-    assert (keys.required, found.name, found.scopes) == (True, VARIABLE, SCOPES)
+    known_key = keys.find(SINGLE)
+    assert known_key is not None
+    assert (keys.required, known_key.name, known_key.scopes) == (True, VARIABLE, SCOPES)
 
 
 @pytest.mark.parametrize(

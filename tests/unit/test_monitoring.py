@@ -31,23 +31,23 @@ def series(plain: FlaskClient) -> list[tuple[str, dict[str, str]]]:
     with plain.application.app_context():
         for outcome in Outcome:
             count_rewrite(outcome)
-        for told in ({"reranked": True}, {"reranked": False}, {"reranked": True, "reason": "no session"}):
-            count_search(told)
+        for metadata in ({"reranked": True}, {"reranked": False}, {"reranked": True, "reason": "no session"}):
+            count_search(metadata)
         for events in ("events_stored", "events_refused"):
             count_ubi(events, 1)
     for path in ("search", "feedback", "rewrite"):
         plain.post(f"/v1/{path}", json={})
     plain.get("/readyz")
     lines = [line for line in plain.get("/metrics").text.splitlines() if not line.startswith("#")]
-    found = [re.fullmatch(r"(\w+)\{(.*)\} \S+", line) for line in lines]
-    assert all(found)
-    return [(one[1], dict(re.findall(r'(\w+)="([^"]*)"', one[2]))) for one in found if one]
+    matches = [re.fullmatch(r"(\w+)\{(.*)\} \S+", line) for line in lines]
+    assert all(matches)
+    return [(match[1], dict(re.findall(r'(\w+)="([^"]*)"', match[2]))) for match in matches if match]
 
 
 def selectors(expression: str) -> list[tuple[str, list[tuple[str, str, str]]]]:
     """Return the metrics in an expression, and their label conditions."""
-    found = re.findall(r"(resift_\w+|\bup\b)(?:\{([^}]*)\})?", expression)
-    return [(name, re.findall(r'(\w+)(=~|=|!=)"([^"]*)"', conditions)) for name, conditions in found]
+    metrics = re.findall(r"(resift_\w+|\bup\b)(?:\{([^}]*)\})?", expression)
+    return [(name, re.findall(r'(\w+)(=~|=|!=)"([^"]*)"', conditions)) for name, conditions in metrics]
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
@@ -59,9 +59,9 @@ def test_every_metric_label_and_value_exists(series: list[tuple[str, dict[str, s
             if label in BY_PROMETHEUS:
                 continue
             values = {labels[label] for labels in labelled}
-            wanted = value if operator == "=~" else re.escape(value)
+            pattern = value if operator == "=~" else re.escape(value)
             # errors with status 500 do not occur in this test
-            assert label == "status" or any(re.fullmatch(wanted, one) for one in values), (label, value, values)
+            assert label == "status" or any(re.fullmatch(pattern, text) for text in values), (label, value, values)
     for grouped in re.findall(r"\bby \(([^)]*)\)", expression):
         known = BY_PROMETHEUS | {label for _, labels in series for label in labels}
         assert set(grouped.split(", ")) <= known

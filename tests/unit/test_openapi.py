@@ -136,8 +136,8 @@ def test_a_suggestion_matches_its_schema(app: Flask, size: int) -> None:
     def suggested() -> str | None:
         answer = app.test_client().post("/v1/search", json=body).get_json()
         check(schema, answer)
-        found: str | None = answer["resift"].get("did_you_mean")
-        return found
+        suggestion: str | None = answer["resift"].get("did_you_mean")
+        return suggestion
 
     words = app.extensions["resift"].words
     with words._sampling:  # as if another index was being sampled

@@ -116,14 +116,14 @@ DEALS = [
 
 
 def test_facets_are_fields_with_few_values_and_ranges_of_numbers_and_dates() -> None:
-    found = choose_card_fields(DEALS, ["name"], ["sku", "brand"])
-    assert found.facets == ("brand", "price", "added")
-    assert found.facts == ("price", "brand", "added")
-    assert found.ranges == {
+    chosen = choose_card_fields(DEALS, ["name"], ["sku", "brand"])
+    assert chosen.facets == ("brand", "price", "added")
+    assert chosen.facts == ("price", "brand", "added")
+    assert chosen.ranges == {
         "price": (20, 100, 400, 2000),
         "added": ("2012-01-01", "2015-01-01", "2018-01-01", "2020-01-01"),
     }
-    card = found.card(DEALS[0], ["name"])
+    card = chosen.card(DEALS[0], ["name"])
     assert card["facts"] == {"price": "5.0", "brand": "A", "added": "2010-01-05"}
 
 
@@ -140,10 +140,10 @@ def test_brands_are_a_facet_even_if_there_are_many() -> None:
 
 def test_facets_of_the_settings_come_first_or_alone() -> None:
     guessed = {"price": (20, 100, 400, 2000), "added": ("2012-01-01", "2015-01-01", "2018-01-01", "2020-01-01")}
-    found = choose_card_fields(DEALS, ["name"], ["sku", "brand"], ["facet=added"])
-    assert (found.facets, found.ranges) == (("added", "brand", "price"), guessed)
-    found = choose_card_fields(DEALS, ["name"], ["sku", "brand"], ["facet=added", "facet="])
-    assert (found.facets, found.ranges) == (("added",), {"added": guessed["added"]})
+    chosen = choose_card_fields(DEALS, ["name"], ["sku", "brand"], ["facet=added"])
+    assert (chosen.facets, chosen.ranges) == (("added", "brand", "price"), guessed)
+    chosen = choose_card_fields(DEALS, ["name"], ["sku", "brand"], ["facet=added", "facet="])
+    assert (chosen.facets, chosen.ranges) == (("added",), {"added": guessed["added"]})
 
 
 def test_few_or_mixed_values_have_no_ranges() -> None:
@@ -161,7 +161,7 @@ def test_ranges_of_dates_keep_their_format_and_numbers_may_be_huge() -> None:
         }
         for n in range(20)
     ]
-    ranges = choose_card_fields([{**one, "t": "x"} for one in odd], ["t"], []).ranges
+    ranges = choose_card_fields([{**row, "t": "x"} for row in odd], ["t"], []).ranges
     assert ranges["time"][0] == "2004-01-01 00:00:00"
     assert ranges["zoned"][0] == "2004-01-01T00:00:00.0Z"
     assert ranges["month"][0] == "2020-05"
@@ -210,7 +210,7 @@ def test_only_web_addresses_become_links(url: Any) -> None:
 
 
 def test_example_queries_are_beginnings_of_documents_without_common_words() -> None:
-    kept = ["東京の天気予報と明日の気温", "ข่าววันนี้"]
-    assert example_queries(kept, ["", ""]) == kept
+    texts = ["東京の天気予報と明日の気温", "ข่าววันนี้"]
+    assert example_queries(texts, ["", ""]) == texts
     assert example_queries(["", "12 %"], ["The of", "x <y> <b>"]) == ["x y"]
     assert example_queries([], []) == []

@@ -20,8 +20,8 @@ def records(data: str | bytes, format: str = "jsonl", id_column: str | None = No
 
 
 def test_beir_lines() -> None:
-    (one,) = records('{"_id": "d1", "title": "T", "text": "x", "metadata": {"a": 1}}\n')
-    assert one == Record("-", 1, "d1", {"title": "T", "text": "x", "metadata": {"a": 1}})
+    (record,) = records('{"_id": "d1", "title": "T", "text": "x", "metadata": {"a": 1}}\n')
+    assert record == Record("-", 1, "d1", {"title": "T", "text": "x", "metadata": {"a": 1}})
 
 
 def test_id_columns() -> None:
@@ -37,18 +37,18 @@ def test_id_columns() -> None:
 
 
 def test_documents_without_an_id_get_an_id_from_their_content() -> None:
-    one, two, again = records('{"text": "x"}\n{"text": "y"}\n{"text": "x"}\n')
-    assert isinstance(one, Record)
-    assert isinstance(two, Record)
+    first, second, again = records('{"text": "x"}\n{"text": "y"}\n{"text": "x"}\n')
+    assert isinstance(first, Record)
+    assert isinstance(second, Record)
     assert isinstance(again, Record)
-    assert one.id == again.id != two.id
-    assert not one.has_own_id
+    assert first.id == again.id != second.id
+    assert not first.has_own_id
 
 
 def test_bad_lines_do_not_end_the_file() -> None:
     data = b'{"_id": "1"}\n{broken\n\n[1]\n"text"\n{"a": NaN}\n\xff\xfe\n{"_id": "2"}'
-    found = records(data)
-    assert [(type(item).__name__, item.line) for item in found] == [
+    items = records(data)
+    assert [(type(item).__name__, item.line) for item in items] == [
         ("Record", 1),
         ("BadLine", 2),
         ("BadLine", 4),
@@ -57,9 +57,9 @@ def test_bad_lines_do_not_end_the_file() -> None:
         ("BadLine", 7),
         ("Record", 8),
     ]
-    assert isinstance(found[1], BadLine)
-    assert found[1].raw == "{broken"
-    assert all(item.reason for item in found if isinstance(item, BadLine))
+    assert isinstance(items[1], BadLine)
+    assert items[1].raw == "{broken"
+    assert all(item.reason for item in items if isinstance(item, BadLine))
 
 
 def test_deep_json_is_a_bad_line() -> None:
@@ -79,12 +79,12 @@ def small_lines(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_line_that_is_too_long_is_refused_and_the_others_are_read(place: int) -> None:
     lines = ['{"_id": "1"}', '{"_id": "2"}']
     lines.insert(place, json.dumps({"_id": "3", "text": "x" * 170}))
-    found = records(gzip.compress("\n".join(lines).encode()))
-    assert [item.line for item in found] == [1, 2, 3]
-    bad = found.pop(place)
+    items = records(gzip.compress("\n".join(lines).encode()))
+    assert [item.line for item in items] == [1, 2, 3]
+    bad = items.pop(place)
     assert isinstance(bad, BadLine)
     assert bad.reason == "the line has more than 50 bytes"
-    assert [item.id for item in found if isinstance(item, Record)] == ["1", "2"]
+    assert [item.id for item in items if isinstance(item, Record)] == ["1", "2"]
 
 
 @pytest.mark.usefixtures("small_lines")
@@ -114,9 +114,9 @@ def test_a_line_of_text_that_is_too_long_is_refused() -> None:
 
 def test_gzip_and_byte_order_mark() -> None:
     data = '\ufeff{"_id": "1", "text": "é"}\n'.encode()
-    (one,) = records(gzip.compress(data))
-    assert isinstance(one, Record)
-    assert one.source == {"text": "é"}
+    (record,) = records(gzip.compress(data))
+    assert isinstance(record, Record)
+    assert record.source == {"text": "é"}
 
 
 def test_damaged_gzip() -> None:
@@ -128,9 +128,9 @@ def test_damaged_gzip() -> None:
 
 def test_csv() -> None:
     data = 'id,title,text\n1,T,"two\nlines, one field"\n2,only two\n3,a,b,c\n4,x,y\n'
-    one, short, long, last = records(data, "csv")
-    assert isinstance(one, Record)
-    assert one.source == {"id": "1", "title": "T", "text": "two\nlines, one field"}
+    record, short, long, last = records(data, "csv")
+    assert isinstance(record, Record)
+    assert record.source == {"id": "1", "title": "T", "text": "two\nlines, one field"}
     assert isinstance(short, BadLine)
     assert isinstance(long, BadLine)
     assert "3 columns" in long.reason
@@ -145,44 +145,44 @@ def test_a_malformed_row_is_reported_completely() -> None:
     assert (broken.line, broken.raw) == (3, '2,"27" wide"\n')
     assert isinstance(rest, BadLine)
     assert (rest.line, rest.raw) == (6, '4,"open\n5,c\n')
-    assert [one.id for one in (first, good) if isinstance(one, Record)] == ["1", "3"]
+    assert [record.id for record in (first, good) if isinstance(record, Record)] == ["1", "3"]
 
 
 def test_columns_without_a_name_are_named_by_their_position() -> None:
-    (one,) = records(",title,text,\n0,Fire,It burns.,\n", "csv")  # row numbers, and an extra comma
-    assert isinstance(one, Record)
-    assert one.source == {"column 1": 0, "title": "Fire", "text": "It burns."}
+    (record,) = records(",title,text,\n0,Fire,It burns.,\n", "csv")  # row numbers, and an extra comma
+    assert isinstance(record, Record)
+    assert record.source == {"column 1": 0, "title": "Fire", "text": "It burns."}
 
 
 def test_spaces_after_delimiters_are_removed() -> None:
-    (one,) = records('id, title , text\n1, Fire, "It burns, they say."\n', "csv")
-    assert isinstance(one, Record)
-    assert one.source == {"id": "1", "title": "Fire", "text": "It burns, they say."}
+    (record,) = records('id, title , text\n1, Fire, "It burns, they say."\n', "csv")
+    assert isinstance(record, Record)
+    assert record.source == {"id": "1", "title": "Fire", "text": "It burns, they say."}
 
 
 @pytest.mark.parametrize("before", ["\n", "\r\n\r\n", "\ufeff\n"])
 def test_empty_lines_before_the_header_are_skipped(before: str) -> None:
-    (one,) = records(f"{before}id;text\n1;a, b\n", "csv")
-    assert isinstance(one, Record)
-    assert one.source == {"id": "1", "text": "a, b"}
+    (record,) = records(f"{before}id;text\n1;a, b\n", "csv")
+    assert isinstance(record, Record)
+    assert record.source == {"id": "1", "text": "a, b"}
     assert records(before, "csv") == []
 
 
 def test_empty_lines_are_not_documents() -> None:
-    found = records("id;text\n1;a\n;\n  \n \t ; \n;;;\n2;b\n;c\n", "csv")
-    assert [(one.line, one.source) for one in found if isinstance(one, Record)] == [
+    items = records("id;text\n1;a\n;\n  \n \t ; \n;;;\n2;b\n;c\n", "csv")
+    assert [(record.line, record.source) for record in items if isinstance(record, Record)] == [
         (2, {"id": "1", "text": "a"}),
         (7, {"id": "2", "text": "b"}),
         (8, {"text": "c"}),
     ]
-    assert len(found) == 3
+    assert len(items) == 3
 
 
 def test_an_empty_cell_has_no_value() -> None:
     # OpenSearch refuses "" in a field whose first values were dates.
-    (one,) = records("id,text,closed\n1,a,\n", "csv")
-    assert isinstance(one, Record)
-    assert one.source == {"id": "1", "text": "a"}
+    (record,) = records("id,text,closed\n1,a,\n", "csv")
+    assert isinstance(record, Record)
+    assert record.source == {"id": "1", "text": "a"}
 
 
 def test_columns_of_numbers_are_read_as_numbers() -> None:
@@ -212,15 +212,15 @@ def test_columns_of_numbers_are_read_as_numbers() -> None:
 
 
 def test_an_id_is_not_read_as_a_number() -> None:
-    (one,) = records("nr,text\n1.10,a\n", "csv", "nr")
-    assert isinstance(one, Record)
-    assert one.id == "1.10"
+    (record,) = records("nr,text\n1.10,a\n", "csv", "nr")
+    assert isinstance(record, Record)
+    assert record.id == "1.10"
 
 
 def test_an_object_is_refused_as_an_id() -> None:
-    (one,) = records('{"id": {"a": 1}, "text": "b"}\n')
-    assert isinstance(one, BadLine)
-    assert one.reason == "the id in 'id' is not a text or a number"
+    (record,) = records('{"id": {"a": 1}, "text": "b"}\n')
+    assert isinstance(record, BadLine)
+    assert record.reason == "the id in 'id' is not a text or a number"
 
 
 def test_two_columns_with_the_same_name_are_refused() -> None:
@@ -229,14 +229,14 @@ def test_two_columns_with_the_same_name_are_refused() -> None:
 
 
 def test_a_missing_id_column_is_reported_for_each_line() -> None:
-    (one,) = records("nr,text\n1,a\n", "csv", "number")
-    assert isinstance(one, BadLine)
-    assert one.reason == "no id in column 'number'; the columns are nr, text"
+    (record,) = records("nr,text\n1,a\n", "csv", "number")
+    assert isinstance(record, BadLine)
+    assert record.reason == "no id in column 'number'; the columns are nr, text"
 
 
 def test_plain_text() -> None:
-    found = records("first\n\n  third \n", "text")
-    assert [(r.id, r.source) for r in found if isinstance(r, Record)] == [
+    items = records("first\n\n  third \n", "text")
+    assert [(r.id, r.source) for r in items if isinstance(r, Record)] == [
         ("1", {"text": "first"}),
         ("3", {"text": "third"}),
     ]
@@ -244,17 +244,17 @@ def test_plain_text() -> None:
 
 def test_dead_letters_can_be_read_again() -> None:
     line = {"file": "x", "line": 9, "status": 400, "reason": "r", "document": {"_id": "d", "text": "t"}}
-    (one,) = records(json.dumps(line))
-    assert isinstance(one, Record)
-    assert (one.id, one.source) == ("d", {"text": "t"})
+    (record,) = records(json.dumps(line))
+    assert isinstance(record, Record)
+    assert (record.id, record.source) == ("d", {"text": "t"})
 
 
 def test_files(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"_id": "1"}\n{"_id": "2"}\n')
     (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b"_id,text\n3,x\n"))
     files = Files([str(tmp_path / "a.jsonl"), str(tmp_path / "b.csv.gz")])
-    found = [(Path(record.file).name, record.line, record.id) for record in files if isinstance(record, Record)]
-    assert found == [("a.jsonl", 1, "1"), ("a.jsonl", 2, "2"), ("b.csv.gz", 2, "3")]
+    items = [(Path(record.file).name, record.line, record.id) for record in files if isinstance(record, Record)]
+    assert items == [("a.jsonl", 1, "1"), ("a.jsonl", 2, "2"), ("b.csv.gz", 2, "3")]
     assert files.position == files.total
     with pytest.raises(BadInput, match=r"missing\.jsonl"):
         Files([str(tmp_path / "missing.jsonl")])

@@ -54,12 +54,12 @@ def test_p_values_equal_the_minimum_over_all_runs(read: list[bool], unread: int)
         """Return the smallest probability over all runs of the latest documents, by brute force."""
         return float(hypergeom.cdf(counts, unread + sizes, missed + counts, sizes).min())
 
-    found = sum(read)
-    missed = math.floor(found / 0.9 - found + 1)
+    relevant = sum(read)
+    missed = math.floor(relevant / 0.9 - relevant + 1)
     least = 0.0 if missed > unread else smallest(missed)
     assert p_value(read, total, 0.9) == pytest.approx(least, abs=1e-12)
     most = max(missed for missed in range(unread + 1) if missed == 0 or smallest(missed) > 1 - CONFIDENCE)
-    assert progress(read, total).recall[0] == (found / (found + most) if found + most else 0.0)
+    assert progress(read, total).recall[0] == (relevant / (relevant + most) if relevant + most else 0.0)
 
 
 def test_progress_of_nothing_and_of_everything() -> None:

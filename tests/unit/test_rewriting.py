@@ -40,21 +40,21 @@ OPTIONS = Options(alpha=0.5, window=100)
 def rewritten(body: dict[str, Any], knowledge: Knowledge = SESSION, **changes: Any) -> Rewritten:
     """The body rewritten with these settings; it is itself never changed."""
     before = copy.deepcopy(body)
-    found = rewrite(parse(body), knowledge, structs.replace(OPTIONS, **changes))
+    result = rewrite(parse(body), knowledge, structs.replace(OPTIONS, **changes))
     assert body == before
-    json.dumps(found.body, allow_nan=False)
-    return found
+    json.dumps(result.body, allow_nan=False)
+    return result
 
 
-def stages(found: Rewritten) -> list[tuple[str, dict[str, Any]]]:
+def stages(result: Rewritten) -> list[tuple[str, dict[str, Any]]]:
     """The mode and the query of each rescoring."""
-    return [(one["query"]["score_mode"], one["query"]["rescore_query"]) for one in found.body["rescore"]]
+    return [(stage["query"]["score_mode"], stage["query"]["rescore_query"]) for stage in result.body["rescore"]]
 
 
 def clauses_of(value: Any, kind: str) -> list[Any]:
     """All clauses of a kind, wherever they stand."""
     if isinstance(value, (list, tuple)):
-        return [found for one in value for found in clauses_of(one, kind)]
+        return [clause for item in value for clause in clauses_of(item, kind)]
     if not isinstance(value, dict):
         return []
     return [*([value[kind]] if kind in value else []), *clauses_of(list(value.values()), kind)]
@@ -68,27 +68,30 @@ def asked_words(value: Any) -> list[str]:
 def added_clauses(value: Any) -> list[Any]:
     """The clauses of words that the rewriting adds."""
     several, of_one = clauses_of(value, "multi_match"), clauses_of(value, "match")
-    return [*several, *({"fields": list(one), **next(iter(one.values()))} for one in of_one if "lenient" in str(one))]
+    return [
+        *several,
+        *({"fields": list(clause), **next(iter(clause.values()))} for clause in of_one if "lenient" in str(clause)),
+    ]
 
 
 @pytest.mark.parametrize(("similarity", "file"), [("cosine", "masked_cosine"), ("jaccard", "fuzzy_jaccard")])
 @pytest.mark.parametrize("mask", [None, MASK])
 def test_the_similarity_multiplies_scores_in_the_rescore_window(similarity: str, file: str, mask: Any) -> None:
     body = {"query": QUERY, "size": 3, "aggs": {"n": {"sum": {"field": "n"}}}}
-    found = rewritten(body, replace(PLAIN, similarity=similarity, mask=mask), window=7, alpha=0.75)
-    assert found.body == {
+    result = rewritten(body, replace(PLAIN, similarity=similarity, mask=mask), window=7, alpha=0.75)
+    assert result.body == {
         **body,
         "query": {"bool": {"must": [QUERY], "filter": [NAMED]}},
-        "rescore": found.body["rescore"],
+        "rescore": result.body["rescore"],
     }
-    (stage,) = found.body["rescore"]
+    (stage,) = result.body["rescore"]
     assert stage["window_size"] == 7
-    ((mode, clause),) = stages(found)
+    ((mode, clause),) = stages(result)
     params = {"field": VECTOR_FIELD, "query": pytest.approx(VECTOR.tolist()), "beta": 3.0}
     params |= {} if mask is None else {"mask": MASK.tolist()}
     script = {"lang": "painless", "source": script_source(file), "params": params}
     assert (mode, clause) == ("multiply", {"script_score": {"query": {"match_all": {}}, "script": script}})
-    assert (found.outcome, found.reason, found.is_scored, found.is_ranked) == (Outcome.REWRITTEN, "", True, True)
+    assert (result.outcome, result.reason, result.is_scored, result.is_ranked) == (Outcome.REWRITTEN, "", True, True)
 
 
 @pytest.mark.parametrize(
@@ -103,9 +106,9 @@ def test_an_alpha_of_0_gives_lexical_scores() -> None:
     without = rewritten({"query": QUERY}, PLAIN, alpha=0)
     assert (without.body, without.outcome, without.is_scored) == ({"query": QUERY}, Outcome.NOTHING_TO_ADD, False)
     assert without.is_ranked
-    found = rewritten({"query": QUERY}, replace(SESSION, unmoved={}), alpha=0)
-    assert [mode for mode, _ in stages(found)] == ["total"]
-    assert clauses_of(found.body, "script_score") == []
+    result = rewritten({"query": QUERY}, replace(SESSION, unmoved={}), alpha=0)
+    assert [mode for mode, _ in stages(result)] == ["total"]
+    assert clauses_of(result.body, "script_score") == []
 
 
 @pytest.mark.parametrize(
@@ -117,15 +120,15 @@ def test_an_alpha_of_0_gives_lexical_scores() -> None:
     ],
 )
 def test_expansion_words_use_the_querys_fields_if_the_index_has_none(query: Any, fields: list[str]) -> None:
-    found = rewrite(parse({"query": query}), replace(SESSION, fields=(), unmoved={}), OPTIONS)
-    assert {tuple(clause["fields"]) for clause in added_clauses(found.body["rescore"])} == {tuple(fields)}
+    result = rewrite(parse({"query": query}), replace(SESSION, fields=(), unmoved={}), OPTIONS)
+    assert {tuple(clause["fields"]) for clause in added_clauses(result.body["rescore"])} == {tuple(fields)}
 
 
 def test_expansion_words_in_the_query_are_not_highlighted() -> None:
     body = {"query": QUERY, "highlight": {"fields": {"text": {}}}, "collapse": {"field": "n"}}
-    found = rewritten(body, replace(SESSION, vector=None, mask=None))
-    assert asked_words(found.body["query"])
-    assert found.body["highlight"] == {"highlight_query": QUERY, "fields": {"text": {}}}
+    result = rewritten(body, replace(SESSION, vector=None, mask=None))
+    assert asked_words(result.body["query"])
+    assert result.body["highlight"] == {"highlight_query": QUERY, "fields": {"text": {}}}
 
 
 @pytest.mark.parametrize("vector", [None, VECTOR])
@@ -135,19 +138,19 @@ def test_a_range_of_numbers_is_not_highlighted(vector: Any) -> None:
     knowledge = replace(SESSION, vector=vector, fields=(), field_types=types)
     for field, highlighted in (("n", {"match_all": {}}), ("tag", {"range": {"tag": {"gte": "2"}}})):
         body = {"query": {"range": {field: {"gte": "2"}}}, "highlight": {"fields": {"text": {}}}}
-        found = rewritten(body, knowledge).body
+        result = rewritten(body, knowledge).body
         if field == "n":
-            assert found["highlight"]["highlight_query"] == highlighted
+            assert result["highlight"]["highlight_query"] == highlighted
         else:
-            assert found["highlight"] == body["highlight"]
+            assert result["highlight"] == body["highlight"]
 
 
 def test_an_index_without_vectors_uses_expansion_words_only() -> None:
     wordy = replace(SESSION, vector=None, mask=None, unmoved={})
-    found = rewritten({"query": QUERY}, wordy, alpha=1, knn=5)
-    assert found.outcome is Outcome.REWRITTEN
-    assert found.body["query"] == {"bool": {"must": [QUERY], "filter": [NAMED]}}
-    ((mode, words),) = stages(found)
+    result = rewritten({"query": QUERY}, wordy, alpha=1, knn=5)
+    assert result.outcome is Outcome.REWRITTEN
+    assert result.body["query"] == {"bool": {"must": [QUERY], "filter": [NAMED]}}
+    ((mode, words),) = stages(result)
     assert (mode, asked_words(words)) == ("total", list(TERMS))
     widened = rewritten({"query": QUERY}, wordy, alpha=1, knn=5, widen=True)
     assert clauses_of(widened.body, "knn") == []
@@ -159,16 +162,16 @@ def test_an_index_without_vectors_uses_expansion_words_only() -> None:
 
 def test_without_vectors_words_are_searched_in_the_fields_of_the_query() -> None:
     for query, fields in ((QUERY, ["text"]), ({"term": {"n": 1}}, FIELDS)):
-        found = rewritten({"query": query}, replace(SESSION, vector=None, mask=None, unmoved={}))
-        assert {tuple(clause["fields"]) for clause in added_clauses(stages(found))} == {tuple(fields)}
+        result = rewritten({"query": query}, replace(SESSION, vector=None, mask=None, unmoved={}))
+        assert {tuple(clause["fields"]) for clause in added_clauses(stages(result))} == {tuple(fields)}
 
 
 @pytest.mark.parametrize("slice", [{}, {"slice": {"id": 0, "max": 2}}])
 def test_words_are_part_of_the_query_of_a_scroll(slice: dict[str, Any]) -> None:
     body, lexical = {"query": QUERY, **slice}, replace(SESSION, vector=None, mask=None, unmoved={})
-    found = rewritten(body, lexical, scroll=not slice)
-    assert "rescore" not in found.body
-    assert asked_words(found.body["query"]) == list(TERMS)
+    result = rewritten(body, lexical, scroll=not slice)
+    assert "rescore" not in result.body
+    assert asked_words(result.body["query"]) == list(TERMS)
     # with vectors, a slice is left alone, and so is the similarity in a scroll
     with_vectors = rewritten(body, SESSION, scroll=not slice)
     assert with_vectors.outcome is Outcome.SLICED
@@ -198,9 +201,9 @@ def test_irrelevant_documents_are_demoted_without_vectors() -> None:
 
 @pytest.mark.parametrize(("text", "length"), [("bush fire", 2**0.5), ("fire, bush fire", 5**0.5)])  # of its words
 def test_a_query_that_is_not_widened_is_rescored_with_all_expansion_words(text: str, length: float) -> None:
-    found = rewritten({"query": QUERY}, replace(SESSION, text=text, unmoved={}))
-    assert found.body["query"] == {"bool": {"must": [QUERY], "filter": [NAMED]}}
-    (mode, words), (_, similarity) = stages(found)
+    result = rewritten({"query": QUERY}, replace(SESSION, text=text, unmoved={}))
+    assert result.body["query"] == {"bool": {"must": [QUERY], "filter": [NAMED]}}
+    (mode, words), (_, similarity) = stages(result)
     assert mode == "total"
     settings = {"fields": FIELDS, "lenient": True}
     expected = [
@@ -209,19 +212,19 @@ def test_a_query_that_is_not_widened_is_rescored_with_all_expansion_words(text: 
     ]
     assert words == {"bool": {"should": expected}}
     assert set(similarity) == {"script_score"}
-    assert [stage["window_size"] for stage in found.body["rescore"]] == [100, 100]
+    assert [stage["window_size"] for stage in result.body["rescore"]] == [100, 100]
 
 
 def test_a_widened_query_matches_the_strongest_expansion_words() -> None:
-    found = rewritten({"query": QUERY}, replace(SESSION, unmoved={}), widen=True)
-    outer = found.body["query"]["bool"]
+    result = rewritten({"query": QUERY}, replace(SESSION, unmoved={}), widen=True)
+    outer = result.body["query"]["bool"]
     assert (set(outer), outer["filter"]) == ({"must", "filter"}, [NAMED])
     query = outer["must"][0]["bool"]
     assert set(query) == {"should", "minimum_should_match"}
     assert query["minimum_should_match"] == 1
     assert query["should"][0] == QUERY
     assert asked_words(query) == list(TERMS)[:WIDENING_WORDS]
-    assert asked_words(stages(found)[0]) == list(TERMS)[WIDENING_WORDS:]
+    assert asked_words(stages(result)[0]) == list(TERMS)[WIDENING_WORDS:]
     without = rewritten({"query": QUERY}, PLAIN, widen=True)
     assert without.body["query"] == {"bool": {"must": [QUERY], "filter": [NAMED]}}
 
@@ -242,11 +245,11 @@ def test_a_widened_query_matches_the_strongest_expansion_words() -> None:
     ],
 )
 def test_a_widened_query_keeps_its_conditions(query: dict[str, Any], conditions: dict[str, Any]) -> None:
-    found = rewritten({"query": query}, SESSION, widen=True, knn=9).body["query"]["bool"]
-    assert found["filter"].pop() == NAMED
-    assert {name: found[name] for name in found if name in ("filter", "must_not") and found[name]} == conditions
-    assert found["must"][0]["bool"]["should"][0] == QUERY
-    (nearest,) = clauses_of(found, "knn")
+    result = rewritten({"query": query}, SESSION, widen=True, knn=9).body["query"]["bool"]
+    assert result["filter"].pop() == NAMED
+    assert {name: result[name] for name in result if name in ("filter", "must_not") and result[name]} == conditions
+    assert result["must"][0]["bool"]["should"][0] == QUERY
+    (nearest,) = clauses_of(result, "knn")
     clause = nearest[VECTOR_FIELD]
     assert clause["k"] == 9
     assert clause["ignore_unmapped"] is True
@@ -270,15 +273,15 @@ def test_a_widened_query_keeps_its_conditions(query: dict[str, Any], conditions:
     ],
 )
 def test_queries_with_other_scores_are_not_widened(query: dict[str, Any]) -> None:
-    found = rewritten({"query": query}, SESSION, widen=True, knn=9)
-    assert found.body["query"] == {"bool": {"must": [query], "filter": [NAMED]}}
-    assert asked_words(stages(found)[0]) == list(TERMS)
+    result = rewritten({"query": query}, SESSION, widen=True, knn=9)
+    assert result.body["query"] == {"bool": {"must": [query], "filter": [NAMED]}}
+    assert asked_words(stages(result)[0]) == list(TERMS)
 
 
 def test_min_score_applies_to_the_original_score() -> None:
-    found = rewritten({"query": QUERY, "min_score": 2}, SESSION, widen=True, knn=9)
-    assert found.body["query"] == {"bool": {"must": [QUERY], "filter": [NAMED]}}
-    assert found.body["min_score"] == 2
+    result = rewritten({"query": QUERY, "min_score": 2}, SESSION, widen=True, knn=9)
+    assert result.body["query"] == {"bool": {"must": [QUERY], "filter": [NAMED]}}
+    assert result.body["min_score"] == 2
 
 
 @pytest.mark.parametrize(
@@ -302,9 +305,9 @@ def test_min_score_applies_to_the_original_score() -> None:
 )
 @pytest.mark.parametrize("judged", ["keep", "hide", "demote"])
 def test_bodies_that_cannot_be_rewritten_stay_unchanged(body: dict[str, Any], reason: str, judged: str) -> None:
-    found = rewritten(body, SESSION, widen=True, knn=5, judged=judged)
-    assert found.body is body
-    assert (found.reason, found.is_ranked, found.is_scored) == (reason, False, False)
+    result = rewritten(body, SESSION, widen=True, knn=5, judged=judged)
+    assert result.body is body
+    assert (result.reason, result.is_ranked, result.is_scored) == (reason, False, False)
 
 
 @pytest.mark.parametrize(
@@ -314,9 +317,9 @@ def test_bodies_that_cannot_be_rewritten_stay_unchanged(body: dict[str, Any], re
 @pytest.mark.parametrize("widen", [False, True])
 def test_sorted_searches_change_only_by_hidden_documents(more: dict[str, Any], widen: bool) -> None:
     body = {"query": QUERY, **more}
-    found = rewritten(body, widen=widen)
-    assert found.body is body
-    assert found.outcome in (Outcome.SORTED, Outcome.SEARCH_AFTER)
+    result = rewritten(body, widen=widen)
+    assert result.body is body
+    assert result.outcome in (Outcome.SORTED, Outcome.SEARCH_AFTER)
     hidden = rewritten(body, widen=widen, judged="hide")
     excluded = [{"ids": {"values": ["k", "j"]}}]
     assert hidden.body == {**body, "query": {"bool": {"must": [QUERY], "must_not": excluded, "filter": [NAMED]}}}
@@ -324,10 +327,10 @@ def test_sorted_searches_change_only_by_hidden_documents(more: dict[str, Any], w
 
 def test_expansion_words_choose_the_best_hit_of_a_group() -> None:
     body = {"query": QUERY, "collapse": {"field": "n"}}
-    found = rewritten(body, replace(SESSION, unmoved={}))
-    assert found.outcome is Outcome.COLLAPSED
-    assert "rescore" not in found.body
-    query = found.body["query"]["bool"]
+    result = rewritten(body, replace(SESSION, unmoved={}))
+    assert result.outcome is Outcome.COLLAPSED
+    assert "rescore" not in result.body
+    query = result.body["query"]["bool"]
     assert (query["must"], asked_words(query["should"])) == ([QUERY], list(TERMS))
     for more in ({"sort": "n"}, {"min_score": 1}):
         assert rewritten({**body, **more}, replace(SESSION, unmoved={})).body == {**body, **more}
@@ -336,17 +339,17 @@ def test_expansion_words_choose_the_best_hit_of_a_group() -> None:
 @pytest.mark.parametrize("more", [{}, {"search_after": [1.5, 3]}])
 def test_expansion_words_count_on_each_page_sorted_by_score(more: dict[str, Any]) -> None:
     body = {"query": QUERY, "sort": [{"_score": "desc"}, {"n": "asc"}], **more}
-    found = rewritten(body, replace(SESSION, unmoved={}))
-    assert found.outcome in (Outcome.SORTED, Outcome.SEARCH_AFTER)
-    assert {**found.body, "query": QUERY} == body
-    assert asked_words(found.body["query"]["bool"]["should"]) == list(TERMS)
+    result = rewritten(body, replace(SESSION, unmoved={}))
+    assert result.outcome in (Outcome.SORTED, Outcome.SEARCH_AFTER)
+    assert {**result.body, "query": QUERY} == body
+    assert asked_words(result.body["query"]["bool"]["should"]) == list(TERMS)
 
 
 def test_judged_documents_keep_their_positions_among_groups() -> None:
     body = {"query": QUERY, "collapse": {"field": "n"}}
-    kept = {"filter": {"ids": {"values": list(SESSION.unmoved)}}, "weight": SESSION.unmoved_factor}
+    unmoved = {"filter": {"ids": {"values": list(SESSION.unmoved)}}, "weight": SESSION.unmoved_factor}
     must = rewritten(body).body["query"]["bool"]["must"]
-    assert must == [{"function_score": {"query": QUERY, "functions": [kept]}}]
+    assert must == [{"function_score": {"query": QUERY, "functions": [unmoved]}}]
     hidden = rewritten(body, replace(SESSION, expansion_words={}), judged="hide").body["query"]["bool"]
     assert hidden["must"] == rewritten(body, judged="demote").body["query"]["bool"]["must"] == [QUERY]
 
@@ -364,9 +367,9 @@ def test_hits_sorted_by_more_than_scores_are_not_rescored(sort: Any) -> None:
 @pytest.mark.parametrize("as_list", [False, True])
 def test_the_callers_own_rescoring_comes_first(as_list: bool) -> None:
     own = {"window_size": 5, "query": {"rescore_query": {"term": {"n": 1}}}}
-    found = rewritten({"query": QUERY, "rescore": [own] if as_list else own})
-    assert found.body["rescore"][0] == own
-    assert len(found.body["rescore"]) == 3
+    result = rewritten({"query": QUERY, "rescore": [own] if as_list else own})
+    assert result.body["rescore"][0] == own
+    assert len(result.body["rescore"]) == 3
     for nothing in (None, []):
         assert len(rewritten({"query": QUERY, "rescore": nothing}).body["rescore"]) == 2
 
@@ -374,11 +377,11 @@ def test_the_callers_own_rescoring_comes_first(as_list: bool) -> None:
 def test_judged_documents_keep_their_position_without_the_session() -> None:
     for alpha in (0.5, 0):
         knowledge = SESSION
-        found = rewritten({"query": QUERY}, knowledge, widen=True, alpha=alpha)
+        result = rewritten({"query": QUERY}, knowledge, widen=True, alpha=alpha)
         beta = 1.0 if alpha else 0.0
         others = [{"ids": {"values": ["k"]}}]
-        alternatives = found.body["query"]["bool"]["must"][0]["bool"]["should"][1]["bool"]
-        (_, words), (mode, factors) = stages(found)
+        alternatives = result.body["query"]["bool"]["must"][0]["bool"]["should"][1]["bool"]
+        (_, words), (mode, factors) = stages(result)
         for part in (alternatives, words["bool"]["should"][0]["bool"]):
             assert part["must_not"] == others
             assert asked_words(part)
@@ -386,16 +389,16 @@ def test_judged_documents_keep_their_position_without_the_session() -> None:
         fixed = {"filter": {"ids": {"values": ["k"]}}, "boost": pytest.approx(share * np.exp(beta * 1.5), rel=1e-6)}
         *similarity, own = factors["bool"]["should"] if beta else [factors]
         assert (mode, own) == ("multiply", {"constant_score": fixed})
-        assert [one["script_score"]["query"] for one in similarity] == [{"bool": {"must_not": others}}] * bool(beta)
+        assert [item["script_score"]["query"] for item in similarity] == [{"bool": {"must_not": others}}] * bool(beta)
 
 
 def test_documents_judged_for_other_queries_get_no_word_scores_without_vectors() -> None:
     for widen in (False, True):
-        found = rewritten({"query": QUERY}, replace(SESSION, vector=None, mask=None), widen=widen)
-        lists = [one for one in clauses_of(found.body, "bool") if asked_words(one.get("should", []))]
-        wordy = [one for one in lists if len(asked_words(one["should"])) == len(one["should"])]
+        result = rewritten({"query": QUERY}, replace(SESSION, vector=None, mask=None), widen=widen)
+        lists = [clause for clause in clauses_of(result.body, "bool") if asked_words(clause.get("should", []))]
+        wordy = [clause for clause in lists if len(asked_words(clause["should"])) == len(clause["should"])]
         assert wordy
-        assert all("k" in one["must_not"][0]["ids"]["values"] for one in wordy)
+        assert all("k" in clause["must_not"][0]["ids"]["values"] for clause in wordy)
 
 
 def test_judged_documents_may_be_hidden_or_come_last() -> None:
@@ -423,10 +426,10 @@ def test_no_query_has_more_clauses_than_opensearch_takes(fields: int, words: int
     knowledge = replace(SESSION, text=text, expansion_words=terms, fields=names)
     query = {"multi_match": {"query": text, "fields": names}}
     for body in ({"query": query}, {"query": query, "collapse": {"field": "n"}}):
-        found = rewrite(parse(body), knowledge, structs.replace(OPTIONS, widen=True))
-        added = len(added_clauses(found.body["query"])) - len(asked_words(body["query"]))
+        result = rewrite(parse(body), knowledge, structs.replace(OPTIONS, widen=True))
+        added = len(added_clauses(result.body["query"])) - len(asked_words(body["query"]))
         assert added == 0 or (added + words) * fields <= 1000
-        for rescoring in found.body.get("rescore", []):
+        for rescoring in result.body.get("rescore", []):
             assert len(added_clauses(rescoring)) * fields <= 1000
 
 
@@ -494,22 +497,22 @@ def test_only_query_and_rescoring_change_and_only_once(
     body: dict[str, Any], knowledge: Knowledge, chosen: Options
 ) -> None:
     before = copy.deepcopy(body)
-    found = rewrite(parse(body), knowledge, chosen)
+    result = rewrite(parse(body), knowledge, chosen)
     assert body == before
-    json.dumps(found.body, allow_nan=False)
-    changed = {name for name in {*body, *found.body} if name not in body or found.body.get(name) != body[name]}
+    json.dumps(result.body, allow_nan=False)
+    changed = {name for name in {*body, *result.body} if name not in body or result.body.get(name) != body[name]}
     assert changed <= {"query", "rescore"}
     if "rescore" in changed:
-        assert found.is_scored or found.in_place
-    again = rewrite(parse(found.body), knowledge, chosen)
-    assert again.body == found.body
+        assert result.is_scored or result.in_place
+    again = rewrite(parse(result.body), knowledge, chosen)
+    assert again.body == result.body
     # what a body matches without being widened is what its own query does
     if changed and not chosen.widen:
-        (asked,) = found.body["query"]["bool"]["must"]
+        (clause,) = result.body["query"]["bool"]["must"]
         # among groups documents keep their places by a function of the query's own score
-        own = asked["function_score"]["query"] if "rescore" not in changed and "function_score" in asked else asked
+        own = clause["function_score"]["query"] if "rescore" not in changed and "function_score" in clause else clause
         # words alone are alternatives of the query, which find nothing by themselves
-        if found.in_place and own != body.get("query") and knowledge.expansion_words:
+        if result.in_place and own != body.get("query") and knowledge.expansion_words:
             (own,) = own["bool"]["must"]
         assert own == body.get("query", {"match_all": {}})
 
@@ -518,8 +521,10 @@ def test_function_words_do_not_change_the_weight_of_expansion_words() -> None:
     plain = rewritten({"query": QUERY}, replace(SESSION, unmoved={}))
     wordy = rewritten({"query": QUERY}, replace(SESSION, unmoved={}, text="the fire is in the bush"))
     assert stages(plain) == stages(wordy)
-    nothing, one = (rewritten({"query": QUERY}, replace(SESSION, unmoved={}, text=text)) for text in ("the of", "bush"))
-    assert stages(nothing) == stages(one)
+    nothing, single = (
+        rewritten({"query": QUERY}, replace(SESSION, unmoved={}, text=text)) for text in ("the of", "bush")
+    )
+    assert stages(nothing) == stages(single)
 
 
 def test_factors_of_scores_are_never_below_1() -> None:

@@ -79,21 +79,21 @@ def rewritten(
     """A query rewritten in a ``body``; neither is changed."""
     whole = {"query": query, **(body or {})}
     before = copy.deepcopy(whole)
-    found = rewrite(parse(whole), knowledge, structs.replace(OPTIONS, **changes))
+    result = rewrite(parse(whole), knowledge, structs.replace(OPTIONS, **changes))
     assert whole == before
-    json.dumps(found.body, allow_nan=False)
-    return found
+    json.dumps(result.body, allow_nan=False)
+    return result
 
 
-def queries_of(found: Rewritten) -> list[Any]:
+def queries_of(result: Rewritten) -> list[Any]:
     """What a hybrid query is made of."""
-    queries: list[Any] = found.body["query"]["hybrid"]["queries"]
+    queries: list[Any] = result.body["query"]["hybrid"]["queries"]
     return queries
 
 
-def clause_of(found: Rewritten) -> Any:
+def clause_of(result: Rewritten) -> Any:
     """The clause that a rewritten query is, without what sinks irrelevant documents."""
-    (clause,) = found.body["query"]["bool"]["must"]
+    (clause,) = result.body["query"]["bool"]["must"]
     return without_sinking(clause)
 
 
@@ -106,10 +106,10 @@ def without_sinking(clause: Any) -> Any:
 
 
 def test_a_hybrid_query_gets_expansion_words_and_moved_vectors() -> None:
-    found = rewritten({"hybrid": {"queries": [TEXT, KNN], "pagination_depth": 50}})
-    assert (found.outcome, found.reason, found.is_changed, found.is_scored) == (Outcome.REWRITTEN, "", True, False)
-    assert found.body["query"]["hybrid"]["pagination_depth"] == 50
-    text, near = queries_of(found)
+    result = rewritten({"hybrid": {"queries": [TEXT, KNN], "pagination_depth": 50}})
+    assert (result.outcome, result.reason, result.is_changed, result.is_scored) == (Outcome.REWRITTEN, "", True, False)
+    assert result.body["query"]["hybrid"]["pagination_depth"] == 50
+    text, near = queries_of(result)
     assert text["bool"]["filter"] == [NAMED]
     (inner,) = text["bool"]["must"]
     assert inner["bool"]["must"] == [TEXT]
@@ -119,7 +119,7 @@ def test_a_hybrid_query_gets_expansion_words_and_moved_vectors() -> None:
     assert 0 < relevant["weight"] < 1
     words = added["function_score"]["query"]["bool"]
     assert words["must_not"] == [{"ids": {"values": ["bad"]}}]
-    assert [one["match"]["title"]["query"] for one in words["should"]] == list(TERMS)
+    assert [expansion["match"]["title"]["query"] for expansion in words["should"]] == list(TERMS)
     assert words["should"][0]["match"]["title"]["boost"] == pytest.approx(0.5 * 2**0.5, abs=1e-3)
     clause = near.get("bool", {"must": [near]})["must"][0]["knn"]["v"]
     assert {**clause, "vector": QUERY} == KNN["knn"]["v"]
@@ -175,15 +175,15 @@ def test_moved_vectors_keep_their_length_and_byte_range() -> None:
 
 
 def test_a_text_encoded_by_a_model_becomes_a_moved_vector() -> None:
-    asked = {
+    neural = {
         "query_text": "fire",
         "k": 5,
         "filter": {"term": {"n": 1}},
         "boost": 3.0,
         "method_parameters": {"ef_search": 9},
     }
-    clause = clause_of(rewritten({"neural": {"v": {**asked, "model_id": "m1"}}}))
-    rest = {name: value for name, value in asked.items() if name != "query_text"}
+    clause = clause_of(rewritten({"neural": {"v": {**neural, "model_id": "m1"}}}))
+    rest = {name: value for name, value in neural.items() if name != "query_text"}
     assert clause == {"knn": {"v": {**rest, "vector": clause["knn"]["v"]["vector"]}}}
     semantic = clause_of(rewritten({"neural": {"said": {"query_text": "fire"}}}))
     assert list(semantic["knn"]) == ["said_semantic_info.embedding"]
@@ -284,8 +284,8 @@ def test_a_clause_that_cannot_be_moved_is_unchanged_and_reported(query: dict[str
 def test_fields_without_values_in_judged_documents_are_unchanged() -> None:
     knowledge = replace(SESSION, own_fields=replace(KNOWN, vectors={}, tokens={}))
     for query in (KNN, {"neural_sparse": {"tokens": {"query_tokens": {"fire": 1.0}}}}):
-        found = rewritten(query, knowledge)
-        assert (found.body["query"], found.outcome) == (query, Outcome.NO_VECTORS)
+        result = rewritten(query, knowledge)
+        assert (result.body["query"], result.outcome) == (query, Outcome.NO_VECTORS)
 
 
 def test_marks_for_another_query_add_words_but_move_no_vectors() -> None:
@@ -296,9 +296,9 @@ def test_marks_for_another_query_add_words_but_move_no_vectors() -> None:
         unmoved={"good": 0.5, "bad": 0.1},
         own_fields=FieldKnowledge(mapped=MAPPED, encoded=KNOWN.encoded),
     )
-    found = rewritten({"hybrid": {"queries": [TEXT, KNN]}}, known)
-    assert (found.outcome, found.reason) == (Outcome.REWRITTEN, "")
-    text, near = queries_of(found)
+    result = rewritten({"hybrid": {"queries": [TEXT, KNN]}}, known)
+    assert (result.outcome, result.reason) == (Outcome.REWRITTEN, "")
+    text, near = queries_of(result)
     assert "word1" in json.dumps(text)
     assert near == KNN
     alone = rewritten(KNN, known)
@@ -306,8 +306,8 @@ def test_marks_for_another_query_add_words_but_move_no_vectors() -> None:
 
 
 def test_marks_of_deleted_documents_are_reported() -> None:
-    found = rewritten(KNN, replace(SESSION, missing_documents=1))
-    assert (found.outcome, found.reason) == (Outcome.MARKS_GONE, "marked documents that no longer exist: 1")
+    result = rewritten(KNN, replace(SESSION, missing_documents=1))
+    assert (result.outcome, result.reason) == (Outcome.MARKS_GONE, "marked documents that no longer exist: 1")
 
 
 MMR = {"ext": {"mmr": {"diversity": 0.5}}}
@@ -315,9 +315,9 @@ AGENTIC = {"agentic": {"query_text": "fire in the forest"}}
 
 
 def test_a_clause_for_maximal_marginal_relevance_stays_at_the_top() -> None:
-    found = rewritten(KNN, body=MMR)
-    clause = found.body["query"]["knn"]["v"]
-    assert (found.outcome, found.body["ext"]) == (Outcome.REWRITTEN, MMR["ext"])
+    result = rewritten(KNN, body=MMR)
+    clause = result.body["query"]["knn"]["v"]
+    assert (result.outcome, result.body["ext"]) == (Outcome.REWRITTEN, MMR["ext"])
     assert {**clause, "vector": QUERY} == KNN["knn"]["v"]
     assert clause["vector"] != QUERY
     hidden = rewritten(KNN, body=MMR, judged="hide").body["query"]["knn"]["v"]
@@ -337,8 +337,8 @@ def test_a_clause_for_maximal_marginal_relevance_is_rewritten_once() -> None:
 @pytest.mark.parametrize("query", [TEXT, {"bool": {"must": [KNN]}}, {"hybrid": {"queries": [TEXT, KNN]}}])
 @pytest.mark.parametrize("judged", ["keep", "demote", "hide"])
 def test_other_queries_with_maximal_marginal_relevance_are_left_alone(query: dict[str, Any], judged: str) -> None:
-    found = rewritten(query, body=MMR, judged=judged)
-    assert (found.outcome, found.body) == (Outcome.MMR, {"query": query, **MMR})
+    result = rewritten(query, body=MMR, judged=judged)
+    assert (result.outcome, result.body) == (Outcome.MMR, {"query": query, **MMR})
 
 
 @pytest.mark.parametrize(
@@ -353,15 +353,15 @@ def test_other_queries_with_maximal_marginal_relevance_are_left_alone(query: dic
 )
 @pytest.mark.parametrize("judged", ["keep", "demote", "hide"])
 def test_a_query_with_an_unknown_clause_is_left_alone(query: dict[str, Any], judged: str) -> None:
-    found = rewritten(query, judged=judged)
-    assert (found.outcome, found.is_changed, found.body) == (Outcome.UNKNOWN_CLAUSE, False, {"query": query})
+    result = rewritten(query, judged=judged)
+    assert (result.outcome, result.is_changed, result.body) == (Outcome.UNKNOWN_CLAUSE, False, {"query": query})
 
 
 @pytest.mark.parametrize("judged", ["keep", "hide"])
 def test_an_unknown_clause_in_a_hybrid_query_stays_beside_the_others(judged: str) -> None:
-    found = rewritten({"hybrid": {"queries": [AGENTIC, TEXT]}}, judged=judged)
-    assert (found.outcome, found.is_changed) == (Outcome.UNKNOWN_CLAUSE, True)
-    unknown, text = queries_of(found)
+    result = rewritten({"hybrid": {"queries": [AGENTIC, TEXT]}}, judged=judged)
+    assert (result.outcome, result.is_changed) == (Outcome.UNKNOWN_CLAUSE, True)
+    unknown, text = queries_of(result)
     assert unknown == AGENTIC
     assert text["bool"]["filter"] == [NAMED]
 
@@ -369,8 +369,8 @@ def test_an_unknown_clause_in_a_hybrid_query_stays_beside_the_others(judged: str
 @pytest.mark.parametrize("judged", ["keep", "demote", "hide"])
 def test_a_hybrid_query_inside_another_clause_is_left_alone(judged: str) -> None:
     query = {"bool": {"must": [{"hybrid": {"queries": [TEXT, KNN]}}]}}
-    found = rewritten(query, judged=judged)
-    assert (found.outcome, found.body) == (Outcome.INNER_HYBRID, {"query": query})
+    result = rewritten(query, judged=judged)
+    assert (result.outcome, result.body) == (Outcome.INNER_HYBRID, {"query": query})
 
 
 CONDITION = {"term": {"n": 1}}
@@ -417,9 +417,9 @@ def test_a_text_clause_without_scores_is_left_alone_in_a_hybrid_query(query: dic
 @pytest.mark.parametrize("judged", ["keep", "demote", "hide"])
 def test_without_a_session_nothing_changes(query: dict[str, Any], judged: str) -> None:
     ours = Knowledge(text="bush fire", vector=np.ones(3, np.float32))
-    found = rewritten(query, ours, judged=judged, widen=True, knn=5)
-    assert (found.outcome, found.is_changed, found.is_ranked) == (Outcome.NOTHING_TO_ADD, False, False)
-    assert found.body["query"] is query
+    result = rewritten(query, ours, judged=judged, widen=True, knn=5)
+    assert (result.outcome, result.is_changed, result.is_ranked) == (Outcome.NOTHING_TO_ADD, False, False)
+    assert result.body["query"] is query
 
 
 @pytest.mark.parametrize("query", [KNN, {"hybrid": {"queries": [TEXT, KNN]}}, {"hybrid": {"queries": [KNN, KNN]}}])
@@ -433,9 +433,9 @@ def test_rewritten_bodies_are_not_rewritten_again(query: dict[str, Any]) -> None
 
 def test_hidden_documents_are_excluded_from_all_lists() -> None:
     ids = [{"ids": {"values": ["good", "bad"]}}]
-    found = rewritten({"hybrid": {"queries": [TEXT, KNN, {"knn": {"v": {"vector": QUERY, "k": 2}}}]}}, judged="hide")
-    assert all(one["bool"]["must_not"] == ids for one in queries_of(found))
-    filters = [_knn_of(one)["filter"]["bool"] for one in queries_of(found)[1:]]
+    result = rewritten({"hybrid": {"queries": [TEXT, KNN, {"knn": {"v": {"vector": QUERY, "k": 2}}}]}}, judged="hide")
+    assert all(query["bool"]["must_not"] == ids for query in queries_of(result))
+    filters = [_knn_of(query)["filter"]["bool"] for query in queries_of(result)[1:]]
     assert filters == [{"filter": [{"term": {"n": 1}}], "must_not": ids}, {"must_not": ids}]
     alone = rewritten(KNN, judged="hide").body["query"]["bool"]
     assert alone["must_not"] == ids
@@ -473,17 +473,17 @@ def test_a_boost_may_be_a_text_or_nonsense_that_the_engine_refuses(boost: Any) -
         {"match": {"title": {"query": "fire", "boost": boost}}},
         {"knn": {"v": {**KNN["knn"]["v"], "boost": boost}}},
     ]
-    found = rewritten({"hybrid": {"queries": queries}})
-    assert found.outcome is Outcome.REWRITTEN
-    assert queries_of(found)[0]["bool"]["must"][0]["bool"]["must"][0] == queries[0]
-    assert ('"title^2"' in json.dumps(found.body)) == (boost == "2.0")
+    result = rewritten({"hybrid": {"queries": queries}})
+    assert result.outcome is Outcome.REWRITTEN
+    assert queries_of(result)[0]["bool"]["must"][0]["bool"]["must"][0] == queries[0]
+    assert ('"title^2"' in json.dumps(result.body)) == (boost == "2.0")
 
 
 def test_judged_documents_are_demoted_only_in_unmixed_lists() -> None:
     assert rewritten(KNN, judged="demote").body["rescore"][0]["query"]["score_mode"] == "multiply"
     for query, body in (({"hybrid": {"queries": [TEXT, KNN]}}, {}), (KNN, {"collapse": {"field": "n"}})):
-        found = rewritten(query, body=body, judged="demote")
-        assert ("rescore" in found.body, found.outcome) == (False, Outcome.NOT_DEMOTED)
+        result = rewritten(query, body=body, judged="demote")
+        assert ("rescore" in result.body, result.outcome) == (False, Outcome.NOT_DEMOTED)
 
 
 @pytest.mark.parametrize(
@@ -496,8 +496,8 @@ def test_judged_documents_are_demoted_only_in_unmixed_lists() -> None:
     ],
 )
 def test_another_sort_order_is_unchanged(body: dict[str, Any], outcome: Outcome) -> None:
-    found = rewritten({"hybrid": {"queries": [TEXT, KNN]}}, body=body)
-    assert (found.outcome, found.is_changed, found.body["query"]) == (
+    result = rewritten({"hybrid": {"queries": [TEXT, KNN]}}, body=body)
+    assert (result.outcome, result.is_changed, result.body["query"]) == (
         outcome,
         False,
         {"hybrid": {"queries": [TEXT, KNN]}},
@@ -513,9 +513,9 @@ def test_another_sort_order_is_unchanged(body: dict[str, Any], outcome: Outcome)
     ],
 )
 def test_pages_and_groups_by_score_are_rewritten(body: dict[str, Any]) -> None:
-    found = rewritten(KNN, body=body)
-    assert (found.outcome, "rescore" in found.body) == (Outcome.REWRITTEN, False)
-    assert {name: found.body[name] for name in body} == body
+    result = rewritten(KNN, body=body)
+    assert (result.outcome, "rescore" in result.body) == (Outcome.REWRITTEN, False)
+    assert {name: result.body[name] for name in body} == body
 
 
 def test_highlights_use_the_original_query() -> None:
@@ -537,12 +537,12 @@ def test_expansion_words_search_the_fields_of_the_query() -> None:
         {"bool": {"must": [TEXT], "filter": [{"match": {"other": "x"}}]}},
         {"query_string": {"query": "fire"}},
     ]
-    found = queries_of(rewritten({"hybrid": {"queries": [*texts, KNN]}}))
-    for query, text, fields in zip(found, texts, (["title^2", "text"], ["parts.text"], "title", ["*"]), strict=False):
-        inner = query["bool"]["must"][0] if query is found[0] else query
+    queries = queries_of(rewritten({"hybrid": {"queries": [*texts, KNN]}}))
+    for query, text, fields in zip(queries, texts, (["title^2", "text"], ["parts.text"], "title", ["*"]), strict=False):
+        inner = query["bool"]["must"][0] if query is queries[0] else query
         assert inner["bool"]["must"] == [text]
         assert json.dumps(fields) in json.dumps(inner["bool"]["should"])
-    assert '"path": "parts"' in json.dumps(found[1]["bool"]["should"])
+    assert '"path": "parts"' in json.dumps(queries[1]["bool"]["should"])
 
 
 def test_required_fields_models_and_vectors_of_a_body() -> None:
@@ -608,7 +608,7 @@ CLAUSES = st.recursive(
 def without_additions(clause: Any) -> Any:
     """A rewritten clause as it came, but for vectors and tokens: without what was put around or beside its parts."""
     if isinstance(clause, list):
-        return [without_additions(one) for one in clause]
+        return [without_additions(item) for item in clause]
     if not isinstance(clause, dict):
         return clause
     inner = clause.get("bool")
@@ -639,9 +639,9 @@ def without_additions(clause: Any) -> Any:
 )
 def test_nothing_but_scores_changes(query: Any) -> None:
     body = {"aggs": {"n": {"sum": {"field": "n"}}}, "from": 3, "size": 5, "post_filter": {"term": {"n": 1}}}
-    found = rewritten(query, body=body)
+    result = rewritten(query, body=body)
     for judged in ("hide", "demote"):
-        assert rewritten(query, body=body, judged=judged).in_place == found.in_place
-    if found.in_place:
-        assert {name: value for name, value in found.body.items() if name != "query"} == body
-        assert without_additions(found.body["query"]) == without_additions(query)
+        assert rewritten(query, body=body, judged=judged).in_place == result.in_place
+    if result.in_place:
+        assert {name: value for name, value in result.body.items() if name != "query"} == body
+        assert without_additions(result.body["query"]) == without_additions(query)

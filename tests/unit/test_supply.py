@@ -23,18 +23,18 @@ def blocks(lock: str) -> list[str]:
 
 def locked(lock: str) -> dict[str, set[str]]:
     """The versions that a lock has of each package; several where they depend on the Python."""
-    found: dict[str, set[str]] = {}
+    versions: dict[str, set[str]] = {}
     for block in blocks(lock):
-        (pin,) = (one := Requirement(block.split(" --hash")[0])).specifier
-        found.setdefault(canonicalize_name(one.name), set()).add(pin.version)
-    return found
+        (pin,) = (requirement := Requirement(block.split(" --hash")[0])).specifier
+        versions.setdefault(canonicalize_name(requirement.name), set()).add(pin.version)
+    return versions
 
 
 def project() -> dict[str, Any]:
     """What pyproject.toml says."""
     tomllib = pytest.importorskip("tomllib")
-    said: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    return said
+    content: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    return content
 
 
 @pytest.mark.parametrize("lock", LOCKS)
@@ -63,16 +63,19 @@ def test_the_locks_agree_with_each_other() -> None:
     ],
 )
 def test_a_lock_contains_the_required_packages(lock: str, extras: list[str] | None, groups: list[str]) -> None:
-    said, found = project(), locked(lock)
-    optional = said["project"]["optional-dependencies"]
-    wanted = [one for group in groups for one in said["dependency-groups"][group]]
-    wanted += [one for extra in (optional if extras is None else extras) for one in optional[extra]]
+    content, pins = project(), locked(lock)
+    optional = content["project"]["optional-dependencies"]
+    required = [requirement for group in groups for requirement in content["dependency-groups"][group]]
+    required += [requirement for extra in (optional if extras is None else extras) for requirement in optional[extra]]
     if "release" not in groups:
-        wanted += said["project"]["dependencies"]
-    for one in map(Requirement, wanted):
-        versions = found.get(canonicalize_name(one.name), set())
-        assert one.name == "resift" or versions, f"{one} is not in {lock}: make lock"
-        assert all(one.specifier.contains(version, prereleases=True) for version in versions), (str(one), versions)
+        required += content["project"]["dependencies"]
+    for requirement in map(Requirement, required):
+        versions = pins.get(canonicalize_name(requirement.name), set())
+        assert requirement.name == "resift" or versions, f"{requirement} is not in {lock}: make lock"
+        assert all(requirement.specifier.contains(version, prereleases=True) for version in versions), (
+            str(requirement),
+            versions,
+        )
 
 
 @pytest.mark.parametrize("name", ["Dockerfile", "Makefile"])

@@ -18,7 +18,7 @@ def did(document: str, action: str, ordinal: int | None, at: float = 0.0) -> Ubi
 def grades(*interactions: tuple[str, str, int | None], shown: tuple[str, ...] = ()) -> dict[str, float]:
     """Return the grades by document of events (document, action, ordinal), each later than the previous."""
     made = [did(document, action, ordinal, at) for at, (document, action, ordinal) in enumerate(interactions)]
-    return {document: one.grade for document, one in click_grades(made, shown=shown).items()}
+    return {document: judgement.grade for document, judgement in click_grades(made, shown=shown).items()}
 
 
 def test_a_click_at_an_unknown_position_counts_like_a_click_of_a_session() -> None:
@@ -34,16 +34,16 @@ def test_clicks_count_more_at_lower_positions_and_purchases_equally() -> None:
 
 def test_hits_above_a_click_are_skipped_and_hits_below_it_are_unseen() -> None:
     shown = [(document, IMPRESSION, ordinal) for ordinal, document in enumerate("abcde", 1)]
-    found = grades(*shown, ("d", "click", 4))
-    assert set(found) == {"a", "b", "c", "d"}
-    assert found["a"] == GRADES["skipped"] < found["b"] < found["c"] < 0 < found["d"]
+    values = grades(*shown, ("d", "click", 4))
+    assert set(values) == {"a", "b", "c", "d"}
+    assert values["a"] == GRADES["skipped"] < values["b"] < values["c"] < 0 < values["d"]
 
 
 def test_the_lowest_click_decides_and_clicked_hits_are_not_skipped() -> None:
     shown = [(document, IMPRESSION, ordinal) for ordinal, document in enumerate("abc")]
-    found = grades(*shown, ("c", "click", 2), ("a", "click", 0))
-    assert found["a"] > 0 > found["b"]
-    assert found["c"] > found["a"]
+    values = grades(*shown, ("c", "click", 2), ("a", "click", 0))
+    assert values["a"] > 0 > values["b"]
+    assert values["c"] > values["a"]
 
 
 def test_ordinals_start_at_0_if_any_ordinal_is_0() -> None:
@@ -70,7 +70,9 @@ def test_impressions_alone_and_ungraded_actions_give_no_judgements() -> None:
 def test_an_action_may_count_against_a_document() -> None:
     actions = {**ACTIONS, "declined": -1.0}
     made = [did("a", "declined", 3, 5.0), did("b", IMPRESSION, 1)]
-    assert {key: (one.grade, one.at) for key, one in click_grades(made, actions).items()} == {"a": (-1, 5)}
+    assert {key: (judgement.grade, judgement.at) for key, judgement in click_grades(made, actions).items()} == {
+        "a": (-1, 5)
+    }
 
 
 def test_no_hit_is_skipped_without_a_grade_for_impressions() -> None:

@@ -15,7 +15,7 @@ def fields_of(**properties: Any) -> dict[str, VectorField]:
 
 
 def test_vector_fields_are_found_at_any_depth_of_a_mapping() -> None:
-    found = fields_of(
+    fields = fields_of(
         v={**KNN, "space_type": "cosinesimil"},
         bits={"type": "knn_vector", "dimension": 16, "data_type": "BINARY"},
         numbers={"type": "float"},
@@ -26,7 +26,7 @@ def test_vector_fields_are_found_at_any_depth_of_a_mapping() -> None:
         sparse={"type": "sparse_vector", "method": {"name": "seismic"}},
         trained={"type": "knn_vector", "model_id": "m"},
     )
-    assert found == {
+    assert fields == {
         "v": VectorField("v", dim=3, space="cosinesimil"),
         "bits": VectorField("bits", "binary", 16),
         "meta.v": VectorField("meta.v", dim=3, space="innerproduct"),
@@ -40,10 +40,10 @@ def test_vector_fields_are_found_at_any_depth_of_a_mapping() -> None:
 
 def test_a_semantic_field_has_its_vectors_beside_it_and_names_their_model() -> None:
     info = {"properties": {"model": {"properties": {"id": {"type": "keyword"}}}, "embedding": KNN}}
-    found = fields_of(said={"type": "semantic", "model_id": "m", "search_model_id": "s"}, said_semantic_info=info)
+    fields = fields_of(said={"type": "semantic", "model_id": "m", "search_model_id": "s"}, said_semantic_info=info)
     where = "said_semantic_info.embedding"
-    assert found["said"] == VectorField(where, dim=3, model="s", space="innerproduct")
-    assert found[where] == VectorField(where, dim=3, space="innerproduct")
+    assert fields["said"] == VectorField(where, dim=3, model="s", space="innerproduct")
+    assert fields[where] == VectorField(where, dim=3, space="innerproduct")
     selected = {"type": "semantic", "model_id": "m", "model_selection": {"strategy": "language"}}
     assert fields_of(said=selected, said_semantic_info=info)["said"].model is None
     chunks = {"properties": {"chunks": {"type": "nested", "properties": {"embedding": KNN}}}}
@@ -52,8 +52,8 @@ def test_a_semantic_field_has_its_vectors_beside_it_and_names_their_model() -> N
 
 
 def test_several_indices_share_the_vector_fields_with_equal_mappings() -> None:
-    one, two = VectorField("v", dim=3), VectorField("v", dim=4)
-    mapped = [{"v": one, "w": one}, {"v": two, "x": one}, {"v": one}]
+    narrow, wide = VectorField("v", dim=3), VectorField("v", dim=4)
+    mapped = [{"v": narrow, "w": narrow}, {"v": wide, "x": narrow}, {"v": narrow}]
     infos = [IndexInfo(f"i{n}", (), None, None, None, (f"i{n}",), vector_fields=each) for n, each in enumerate(mapped)]
-    assert IndexInfo.combine("i*", infos).vector_fields == {"w": one, "x": one}
-    assert IndexInfo.combine("i*", [infos[0], infos[2]]).vector_fields == {"v": one, "w": one}
+    assert IndexInfo.combine("i*", infos).vector_fields == {"w": narrow, "x": narrow}
+    assert IndexInfo.combine("i*", [infos[0], infos[2]]).vector_fields == {"v": narrow, "w": narrow}
