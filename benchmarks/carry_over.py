@@ -4,10 +4,10 @@
     RESIFT_DATA=… python benchmarks/carry_over.py choose     # weight of the judgements, by cross-validation
     RESIFT_DATA=… python benchmarks/carry_over.py changed    # judgements from a conversation on another topic
 
-The default command prints nDCG@5 x 100 of later turns of the conversations in MTRAG, and in brackets the same without
-the marked documents. There are lines for adapted vectors, packaged vectors and lexical searches (an index without
-vectors). Questions are used as people asked them, and as a language model rewrote them to be independent of earlier
-turns.
+The default command prints nDCG@5 x 100 of later turns of the conversations in MTRAG, and in brackets the same metric
+without the marked documents. There are lines for adapted vectors, packaged vectors and lexical searches (an index
+without vectors). There are two forms of each question: the original, and the form of MTRAG in which a language model
+made it independent of earlier turns.
 
 ``choose`` leaves out each collection in turn, and chooses a weight by the other two collections. The chosen weight has
 the smallest loss in its worst case, and among equals the largest mean gain.

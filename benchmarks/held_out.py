@@ -43,7 +43,8 @@ RESULTS = Path(".resift/held_out")
 RELEVANT_WEIGHT, IRRELEVANT_WEIGHT = 0.8, 0.2  # of Rocchio's formula
 TERMS = 60  # of Bo1 and RM3
 QUERY_WEIGHT = 0.3  # of RM3
-# OpenSearch's default number of words, which all count alike. Words may occur once in a document.
+# Options of ``more_like_this``: OpenSearch's default number of words, all with the same weight. Words that occur only
+# once in a document are used, too.
 LIKE = {"min_term_freq": 1, "min_doc_freq": 2, "max_query_terms": 25}
 Weights = dict[str, float]
 

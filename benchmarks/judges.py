@@ -4,9 +4,13 @@ The model is all-MiniLM-L6-v2, with its vectors in $RESIFT_DATA/minilm. It repre
 models, which judge better but are more expensive. Its score of a hit is z / 2, limited to -1 to 1, where z is the
 standard score of the hit's cosine with the query among the cosines of hits 11 to 100. No label is used.
 
-Prints nDCG@10 x 100 (condensed for chorus) of the documents after the first ten hits, with packaged vectors: without
-judgements, with scores of the first 3, 5 and 10 hits, with people's judgements of the first ten hits, and the gain of
-ten scores in percent of the gain of people's judgements.
+Prints nDCG@10 x 100 (condensed for chorus) of the documents after the first ten hits, with packaged vectors:
+
+- without judgements,
+- with the model's scores of the first 3, 5 and 10 hits,
+- with people's judgements of the first ten hits.
+
+The last column is the gain by ten scores, in percent of the gain by people's judgements.
 """
 
 import os

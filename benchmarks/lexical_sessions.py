@@ -8,13 +8,19 @@ starts a node. The indices resift-benchmark-lexical-COLLECTION have the text fie
 ``english``), which a ``multi_match`` query searches.
 
 Quality: the first k hits of the search without a session are marked by the judgements of the collection, and the same
-search runs in a session with these marks. Values are nDCG@10 x 100 without the marked documents (in the ranking and in
-the ideal ranking), over queries with another relevant document: without a session, with the session's words in the
-query (as in a scroll), and with the words in a rescore stage. For ``chorus`` and ``dl19-pool``, which have shallow
-pools, only hits with a judgement are marked and counted (condensed ranking: Sakai 2007).
+search runs in a session with these marks. Values are nDCG@10 x 100 over queries with another relevant document. Marked
+documents are removed from the ranking and from the ideal ranking. Three searches are compared:
 
-Cost: ratios of the time of the bodies that ``/v1/rewrite`` returns to the time of the original body, sent to the engine
-in turns. The documents are pieces of newsgroup messages (:mod:`scale_data`), and five hits are marked for each query.
+- without a session,
+- with the session's words in the query (as in a scroll),
+- with the words in a rescore stage.
+
+For ``chorus`` and ``dl19-pool``, which have shallow pools, only hits with a judgement are marked and counted
+(condensed ranking: Sakai 2007).
+
+Cost: the time of a search with a body that ``/v1/rewrite`` returns, divided by the time with the original body. The
+bodies are sent to the engine in turns. The documents are pieces of newsgroup messages (:mod:`scale_data`), and five
+hits are marked for each query.
 """
 
 from __future__ import annotations

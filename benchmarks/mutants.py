@@ -2,11 +2,13 @@
 
     python benchmarks/mutants.py [--module NAME …] [--sample N] [--seed N] [--commit HEAD] [--list]
 
-Copies the last commit to a temporary folder, changes the source of a module there in a single place (a comparison, an
-operator, and/or, not, a number, swapped arguments, a removed statement), and runs the tests of this module. Two mutants
-run at a time. The checkout itself is not changed. A mutant survives if no test fails. A mutant is also killed if it
-cannot be imported, if it crashes the tests or uses more than 6 GiB, or if the tests take several times as long as
-usual. The tests must pass without a change, before and after the mutants.
+A mutant is a copy of the last commit in a temporary folder, with a change in a single place of a module: a comparison,
+an operator, and/or, not, a number, swapped arguments, or a removed statement. The tests of the module run with the
+mutant. Two mutants run at a time. The checkout itself is not changed.
+
+A mutant is killed if a test fails, and survives if no test fails. A mutant is also killed if it cannot be imported, if
+it crashes the tests or uses more than 6 GiB, or if the tests take several times as long as usual. The tests must pass
+without a change, before and after the mutants.
 
 Prints a line for each mutant that is not killed by a failing test, and a line for each module. The exit status is 1 if
 a survivor is not in ``EQUIVALENT`` (benchmarks/equivalent_mutants.py). Without ``--sample`` all mutants of a module

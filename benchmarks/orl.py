@@ -5,11 +5,11 @@ paper, SIFT descriptors of patches of 16 × 16 pixels on a grid of 4 pixels are 
 Half of each person's images are the database and the training set, the rest are queries, in five random splits. Hits
 that show the person of the query are relevant. The vectors are stored with 16 bits per number.
 
-Rows called "as published" follow section 3.3 of the paper: entropy of Euclidean clusters with m = 0.01, σ = 0.1, 100
-steps of Adam on all training images with 100 descriptors each, rates 0.01, and 0.001 for the centres. The other rows
-use the settings of ``resift train rn-bof --bags`` (:class:`resift_lab.training.options.BagOptions`) with 100 steps of
-the same size. VLAD (Jégou et al. 2010) sums the differences of the descriptors from their nearest codeword, with the
-signed square root of each number.
+Rows called "as published" follow section 3.3 of the paper: the loss is the entropy of Euclidean clusters with m = 0.01,
+and σ is 0.1. Adam runs 100 steps on all training images with 100 descriptors each. The learning rate is 0.001 for the
+centres, and 0.01 for all other parameters. The other rows use the settings of ``resift train rn-bof --bags``
+(:class:`resift_lab.training.options.BagOptions`) with 100 steps of the same size. VLAD (Jégou et al. 2010) sums the
+differences of the descriptors from their nearest codeword, with the signed square root of each number.
 
 Results are stored in .resift/papers/orl, in a JSON file per split, so an interrupted run continues where it stopped.
 The table is printed, and written to docs/results/rn-bof.md. Needs the extra ``dev``.

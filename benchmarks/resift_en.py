@@ -4,10 +4,14 @@ $RESIFT_DATA contains ``sts<year>.tsv.gz`` (columns task, score, sentence1, sent
 STS are Spearman correlations x 100, averaged over the tasks of a year with their numbers of pairs as weights ("all":
 over all years). Values for retrieval are nDCG@10 x 100 of all documents ranked by the similarity.
 
-"mean" is the cosine of weighted means. All rows named "max" are SFBoW with the identity universe (Muffo et al. 2021):
-the fuzzy Jaccard similarity of the maximum over the words, at least 0, in each dimension. "weighted" multiplies word
-vectors by their weights, "count" by the word's number of occurrences (their eq. 6). "both signs" concatenates word
-vectors with their negatives. "dynamax" is DynaMax of weighted word vectors, including words without a vector.
+The rows are ways to compare texts:
+
+- "mean" is the cosine of weighted means of word vectors.
+- "max" is SFBoW with the identity universe (Muffo et al. 2021). Each component of a text's vector is the maximum of
+  its words' components, at least 0. Texts are compared by the fuzzy Jaccard similarity.
+- "weighted" multiplies word vectors by their weights, "count" by the word's number of occurrences (equation 6).
+- "both signs" concatenates word vectors with their negatives.
+- "dynamax" is DynaMax of weighted word vectors, including words without a vector.
 """
 
 import gzip

@@ -1,10 +1,15 @@
 """Measure large indices: ``python benchmarks/scale.py [--documents 10000,100000,1000000] [--nodes 1]``.
 
-``--only`` selects parts: ``index`` (time of attaching, bytes, and searches with 1, 4 and 16 clients at each size),
-``vectors`` (bytes and nDCG of float, half and byte vectors), ``memory`` (memory of a worker over many searches) and
-``replicas`` (two services with the same session index). Prints a JSON object per line, and draws
-docs/plots/scale-*.png. ``--redraw FILE`` draws the plots from the lines of an earlier run. The benchmark starts its own
-nodes with 1 GiB heap each. Texts come from RESIFT_DATA, or are generated if it is not set. Needs the extra ``dev``.
+``--only`` selects parts:
+
+- ``index``: time of attaching, bytes, and searches with 1, 4 and 16 clients at each size.
+- ``vectors``: bytes and nDCG of float, half and byte vectors.
+- ``memory``: memory of a worker over many searches.
+- ``replicas``: two services with the same session index.
+
+Prints a JSON object per line, and draws docs/plots/scale-*.png. ``--redraw FILE`` draws the plots from the lines of an
+earlier run. The benchmark starts its own nodes with 1 GiB heap each. Texts come from RESIFT_DATA, or are generated if
+it is not set. Needs the extra ``dev``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,13 @@
 """Measure scaling: ``python benchmarks/speed_growth.py [--documents 1000000] [--out docs/plots] [--redraw FILE]``.
 
-Measures encoding against the number of documents and of dimensions (with the limits of the machine), scoring against
-the number of hits, and ``/v1/search`` against the number of concurrent clients if OpenSearch is available. Prints a
-JSON object per point. ``--redraw`` draws the plots from the output of an earlier run. Needs the extra ``dev``. For a
-million sessions see benchmarks/sessions.py.
+Measures how these depend on the size of their input:
+
+- encoding, on the number of documents, and on the number of dimensions (compared with the limits of the machine),
+- scoring, on the number of hits,
+- ``/v1/search``, on the number of concurrent clients, if OpenSearch is available.
+
+Prints a JSON object per point. ``--redraw`` draws the plots from the output of an earlier run. Needs the extra ``dev``.
+For a million sessions see benchmarks/sessions.py.
 """
 
 from __future__ import annotations

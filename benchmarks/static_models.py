@@ -1,9 +1,13 @@
 """Compare a converted model2vec model with the original: ``python benchmarks/static_models.py DIR``.
 
-DIR is a folder of model2vec. $RESIFT_DATA contains collections in BEIR's layout. "difference" is the largest difference
-between cosines of Resift and of model2vec, over all pairs of 500 documents. "speed" is the ratio of documents per
-second to resift-en in the same rounds, in a single thread (median and quartiles). "ours" is the table converted with
---corpus.
+DIR is a folder of model2vec. $RESIFT_DATA contains collections in BEIR's layout. Prints:
+
+- "difference": the largest difference between a cosine by Resift and the same cosine by model2vec, for all pairs of 500
+  documents.
+- "speed": documents per second, divided by those of resift-en in the same round, in a single thread (median and
+  quartiles).
+
+"ours" is the table converted with --corpus.
 """
 
 from __future__ import annotations

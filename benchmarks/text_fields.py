@@ -1,8 +1,8 @@
 """Evaluate lexical search of several fields: ``RESIFT_DATA=DIR python benchmarks/text_fields.py [boosts | phrases]``.
 
-Prints nDCG@10 x 100 of lexical searches in the embedded engine: title and text joined to a single field, and as two
-fields, where the score is that of the best field plus the tie breaker times the other score. The tie breaker of Resift
-was chosen on these collections. Two variants were tried and rejected:
+Prints nDCG@10 x 100 of lexical searches in the embedded engine, with title and text as a single field and as two
+fields. The score of two fields is s + t · s', where s is the higher of the two scores, s' the other, and t the tie
+breaker. The tie breaker of Resift was chosen on these collections. Two variants were tried and rejected:
 
 - ``boosts``: another weight for the title, with the sum of both scores or with the tie breaker of Resift. The best
   value for a collection is an upper limit for weights learned from its queries.

@@ -1,10 +1,15 @@
 """Evaluate English collections that were not used for tuning: ``python benchmarks/untuned.py COLLECTION...``.
 
 Collections are folders of ``benchmarks/multilingual_texts.py --english``, or other folders for ``resift eval
-retrieval``. Prints nDCG@10 x 100 of BM25, of lexical search in Resift (``--alpha 0``), of search with packaged vectors,
-and of search with vectors adapted by ``resift index --adapt``, as mean and standard deviation of three seeds. "used" is
-the number of seeds whose adapted vectors were better on held-out documents. For the other seeds, the packaged vectors
-are used.
+retrieval``. Prints nDCG@10 x 100 of
+
+- BM25,
+- lexical search in Resift (``--alpha 0``),
+- search with packaged vectors,
+- search with vectors adapted by ``resift index --adapt``, as mean and standard deviation of three seeds.
+
+"used" is the number of seeds whose adapted vectors were better on held-out documents. For the other seeds, the packaged
+vectors are used.
 """
 
 import sys
