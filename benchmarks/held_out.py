@@ -40,9 +40,9 @@ TUNED_ON = ("cranfield", "cisi", "medline", "vaswani", "chorus")
 WAYS = ("Resift", "DIY", "Bo1", "RM3")
 COMPARED = ("DIY", "Bo1")  # ways whose difference from Resift is shown
 RESULTS = Path(".resift/held_out")
-RELEVANT_WEIGHT, IRRELEVANT_WEIGHT = 0.8, 0.2  # of Rocchio's formula
-TERMS = 60  # of Bo1 and RM3
-QUERY_WEIGHT = 0.3  # of RM3
+RELEVANT_WEIGHT, IRRELEVANT_WEIGHT = 0.8, 0.2  # factors of the mean vectors in Rocchio's formula
+TERMS = 60  # number of words that Bo1 and RM3 add to the query
+QUERY_WEIGHT = 0.3  # factor of the original query in RM3
 # Options of ``more_like_this``: OpenSearch's default number of words, all with the same weight. Words that occur only
 # once in a document are used, too.
 LIKE = {"min_term_freq": 1, "min_doc_freq": 2, "max_query_terms": 25}

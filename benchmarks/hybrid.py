@@ -240,7 +240,7 @@ def print_cost(url: str, name: str, rounds: int, store: str) -> None:
         rewritten.append(searched.in_session(query, body, searched.hits(body)[:COST_MARKS], searched.grades(query)))
     path, times = f"/{searched.index}/_search", np.zeros((WARM + rounds, len(plain), 2))
     for turn, query, way in np.ndindex(times.shape):
-        # in alternation, so that other load on the machine affects both in the same way
+        # The two searches alternate, so that other load on the machine affects both in the same way.
         times[turn, query, way] = 1000 * seconds(client.post, path, (plain, rewritten)[way][query])
     times = times[WARM:]
     medians, fastest = np.median(times, axis=1), np.median(times.min(axis=0), axis=0)

@@ -90,7 +90,8 @@ def on_paper(smaller: dict[str, Any], larger: dict[str, Any]) -> dict[str, Any]:
     power = math.log(times[1] / times[0]) / math.log(larger["documents"] / smaller["documents"])
     factor = PAPER / larger["documents"]
     gigabytes = {name: round(larger[name] * PAPER / 1e9) for name in ("text bytes a document", "bytes a document")}
-    # at least proportional growth, because the share of fixed costs decreases with the size
+    # The time grows at least in proportion to the size. A measured exponent below 1 comes from fixed costs, whose share
+    # decreases with the size.
     return {"on paper": PAPER, "attach hours": round(times[1] * factor ** max(1.0, power) / 3600, 1), "GB": gigabytes}
 
 

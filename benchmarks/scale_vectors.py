@@ -139,7 +139,8 @@ def store_bytes(client: OpenSearch, index: str) -> int:
     client.indices.forcemerge(index=index, max_num_segments=1, request_timeout=3600)
     client.indices.refresh(index=index)
     stats = client.indices.segments(index=index)["indices"][index]["shards"]
-    # from the list of segments, because store statistics lag by ten seconds; merged segments are listed too
+    # The sizes are from the list of segments, because the statistics of the store are up to ten seconds old. The list
+    # also contains merged segments, which are not searched.
     primaries = [
         copy["segments"].values() for copies in stats.values() for copy in copies if copy["routing"]["primary"]
     ]

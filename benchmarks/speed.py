@@ -245,7 +245,7 @@ def search_rows(setup: Setup, description: str, documents: list[tuple[str, str]]
     ways = ["plain", *(aims if quick else possible)]
     measured = {"warm": lambda: search.warm(setup, rounds, ways)}
     if not quick:
-        # without the ways "direct…", which need a body that was rewritten before
+        # The ways "direct…" are omitted, because they need a body that was rewritten before.
         cold_ways = [way for way in ways if not way.startswith("direct")]
         measured["cold"] = lambda: search.cold(setup, max(5, rounds // 3), cold_ways, documents)
     for state, measure in measured.items():

@@ -30,7 +30,7 @@ from resift_lab.evaluation.data import read_collection
 from resift_lab.vectors.convert import convert
 
 if __name__ == "__main__":
-    # in float32, because sums of float16 vectors in model2vec are imprecise
+    # float32, because sums of float16 vectors in model2vec are imprecise
     theirs = StaticModel.from_pretrained(sys.argv[1], max_length=None, quantize_to="float32")
     for name in ("cranfield", "cisi"):
         texts = read_collection(Path(os.environ["RESIFT_DATA"], name)).documents
