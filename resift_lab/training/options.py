@@ -114,7 +114,7 @@ class ClusterOptions:
 
 @dataclass(frozen=True)
 class RoBoewOptions(ClusterOptions):
-    """Settings of RO-BoEW and of its training: those of :class:`ClusterOptions`, ``min_count`` and ``published``.
+    """Settings of RO-BoEW and of its training: the settings of :class:`ClusterOptions`, and two others.
 
     The defaults were chosen on parts of three training sets.
 
@@ -392,9 +392,9 @@ class EmBoostOptions:
     Attributes:
         network: ``fcrr`` (fully connected) or ``convrr`` (convolutional).
         layers: The number of layers of the network. The paper has a "series of convolutional components".
-        negatives: The choice of a query's negative document in the batch: ``hardest`` (the nearest document that is not
-            relevant) or ``semi-hard`` (the nearest of those that are farther than the relevant document; if there is
-            none, the farthest).
+        negatives: The choice of a query's negative document in the batch. ``hardest`` chooses the nearest document that
+            is not relevant. ``semi-hard`` chooses the nearest irrelevant document that is farther from the query than
+            the relevant document. If there is none, it chooses the farthest irrelevant document.
         paper: Whether settings that are None have the values of the paper.
         epochs: The maximum number of passes over the queries. None means 8, or with ``paper`` as many as 400 steps
             need.
