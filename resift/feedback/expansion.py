@@ -69,7 +69,7 @@ class PackedBag(Mapping[str, float]):
 
 
 def expansion_terms(bags: Sequence[Bag], grades: NDArray[np.float64], is_for_query: Sequence[bool]) -> dict[str, float]:
-    """Choose words of judged documents that are added to a query.
+    """Choose the words of judged documents that are added to a query, by Rocchio's formula.
 
     Numbers, and words of weight 0 or less, are left out. Judgements that were made for earlier queries of the session
     are evaluated separately, and contribute at most eight words.

@@ -104,6 +104,14 @@ def _nearest_words(model: Model, direction: Floats) -> list[str]:
 
 
 def _explain_judgement(model: Model, direction: Floats, document: JudgedDocument) -> dict[str, Any]:
+    """Describe a judged document, with the words that contribute most to its influence on queries.
+
+    Args:
+        model: The embedding model, which contains the word vectors.
+        direction: The direction in which the session moves queries, of shape (n_dimensions,). For an irrelevant
+            document, the opposite direction counts.
+        document: The judged document.
+    """
     sign = 1 if document.judgement.grade > 0 else -1
     return {
         **_describe_judgement(document),
@@ -112,6 +120,7 @@ def _explain_judgement(model: Model, direction: Floats, document: JudgedDocument
 
 
 def _describe_judgement(document: JudgedDocument) -> dict[str, Any]:
+    """Return the index, id, grade and title of a judged document, as JSON."""
     return {
         "index": document.judgement.index,
         "document": document.judgement.document,
@@ -157,7 +166,7 @@ def title_of(text: str) -> str:
 def explain_moves(
     feedback: Feedback, judged: Sequence[JudgedDocument], vectors: NDArray[Any], moved: Sequence[int]
 ) -> list[dict[str, Any] | None]:
-    """Return which judgement moved each of n hits.
+    """Return, for each of n hits, the judgement that explains best why the session moved the hit up or down.
 
     The explanation is the judged document with the largest product of its judgement's weight and its similarity to the
     hit, calculated with the feedback's mask of the dimensions. The explanation must agree with the movement: a relevant

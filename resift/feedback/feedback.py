@@ -328,6 +328,7 @@ class Feedback:
 
     @cached_property
     def _regression(self) -> RidgeRegression:
+        """The ridge regression on the judged documents, which moves query vectors."""
         return RidgeRegression(self.vectors, self._shrunk, self.grades)
 
     def transform_query(self, query: NDArray[Any]) -> Floats:
@@ -359,7 +360,9 @@ class Feedback:
 
 
 def _mask_of(method: Method, relevant: NDArray[Any], irrelevant: NDArray[Any]) -> Floats:
-    """Return the mask that a method learns from document vectors, or a mask of ones if the method learns none.
+    """Return the mask that a method learns from document vectors, as an array of shape (n_dimensions,).
+
+    The mask contains a weight for each dimension. If the method learns no mask, all weights are 1.
 
     Args:
         method: The feedback method. Only some methods learn a mask.

@@ -1,4 +1,4 @@
-"""Feedback on the vectors or sparse tokens in fields that Resift did not make.
+"""Feedback on the index's own vector fields and sparse token fields, which users filled without Resift.
 
 It is unknown how well such vectors distinguish topics. A session therefore estimates this from the judged documents,
 and moves queries less if the vectors distinguish topics badly.
@@ -20,8 +20,9 @@ from resift.feedback.rocchio import rocchio_shift
 from resift.feedback.scope import MIN_BACKGROUND
 from resift.vectors.similarity import unit_rows
 
-# By so many standard deviations, judged documents must be more similar to their query than other documents. For vectors
-# that distinguish topics well, the difference is 2 to 5 deviations. For plain means of word vectors, it is at most 2.
+# Queries are moved only if judged documents are more similar to their query than random documents, by at least this
+# number of standard deviations. For vectors that distinguish topics well, the difference is 2 to 5 deviations. For
+# plain means of word vectors, it is at most 2.
 _MIN_DEVIATIONS = 1.5
 _HALF_EVIDENCE = 0.6  # evidence with which the query vector is moved half of the way
 _BONUS_DEVIATIONS = 4.0
@@ -79,6 +80,10 @@ class FieldFeedback:
 
     @cached_property
     def _background(self) -> Floats:
+        """The vectors of a random sample of the index's documents, of shape (n_documents, n_dimensions).
+
+        The array has no rows if there is no sample.
+        """
         background = self.feedback.background
         return np.zeros((0, self.dim), np.float32) if background is None else background.vectors
 

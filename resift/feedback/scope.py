@@ -81,11 +81,11 @@ def largest_by_query(
 ) -> NDArray[np.floating[Any]]:
     """Replace each judgement's value with the largest value among the relevant documents judged for the same query.
 
-    The values are similarities of the judged documents to the current query. If a single relevant document of an
-    earlier query is similar to the current query, all judgements for the earlier query get its high value.
+    The relevant documents of a query share a subject. So if a single relevant document of an earlier query is near to
+    the current query, all judgements for the earlier query get its high value.
 
     Args:
-        values: A value for each judgement, shape (n_judgements,).
+        values: The nearness of each judged document to the current query, shape (n_judgements,).
         queries: For each judgement, the query for which the document was judged.
         grades: The sign (positive for relevant documents) and weight of each judgement, shape (n_judgements,).
 

@@ -64,7 +64,10 @@ def search_list() -> dict[str, Any]:
 
 
 def check_listed(name: str, value: Mapping[str, Any], shape: Shape = "clause", size: int = 10) -> None:
-    """Check that a clause or a search body contains only what the allow-list contains, and not too much of it.
+    """Check a query clause or a search body of a caller whose API key has the scope ``search``.
+
+    Each clause, aggregation and option must be in the allow-list. The numbers of clauses, characters, buckets and hits
+    must be within the bounds in the list.
 
     Args:
         name: The name of the field of the request. Error messages begin with it.
@@ -130,6 +133,10 @@ class _Check:
             self._object(value, shapes[kind], path)
 
     def _text(self, text: str, shape: Shape, path: str) -> None:
+        """Check the value and the length of a string. See :meth:`value` for the arguments and the errors.
+
+        A shape such as ``= constant`` allows only this constant. Every other shape has a maximum length.
+        """
         if shape.startswith("="):
             if text != shape[2:]:
                 raise ClauseNotAllowed(f"{path} is {text!r}", value=path, expected=shape[2:])
@@ -154,6 +161,10 @@ class _Check:
             self.value(item, shape, f"{path}[{position}]")
 
     def _object(self, value: Mapping[str, Any], shape: Shape, path: str) -> None:
+        """Check the keys of a JSON object, and then the value under each key.
+
+        See :meth:`value` for the arguments and the errors.
+        """
         level, buckets = f"{_COUNTED.get(shape, 'other')} levels", self._buckets
         self._count(level, path)
         self._count_object(value, shape, path)
@@ -232,6 +243,13 @@ class _Check:
 
 
 def _check_number(number: float, shape: Shape, path: str) -> None:
+    """Raise ``BadInput`` if a number is outside the bound of its shape.
+
+    Args:
+        number: The number.
+        shape: The shape of the number, with or without a bound, for example ``number <= 100``.
+        path: The path of the number in the request, for error messages.
+    """
     _, sign, bound = shape.rpartition("number")[2].partition("= ")
     if sign and (number > float(bound) if "<" in shape else number < float(bound)):
         raise BadInput(f"{path} is {number}", value=number, expected=shape)

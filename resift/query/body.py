@@ -91,23 +91,26 @@ class Query:
 
     @property
     def must_stay_bare(self) -> bool:
-        """Whether OpenSearch may reject the query inside another clause.
+        """Whether the query must not be put inside another clause, because OpenSearch may reject the result.
 
-        A ``hybrid`` query cannot be inside another clause. Reranking by maximal marginal relevance (``ext.mmr``)
-        requires that the query is a single ``knn`` or ``neural`` clause. A clause of an unknown plugin may have to be
-        the whole query.
+        This is the case for three kinds of queries:
+
+        - A ``hybrid`` query cannot be inside another clause.
+        - Reranking by maximal marginal relevance (``ext.mmr``) requires that the query is a single ``knn`` or
+          ``neural`` clause.
+        - A clause of an unknown plugin may have to be the whole query.
         """
         return self.has_mmr or self.root.has_unknown or isinstance(self.root, HybridClause) or self.has_inner_hybrid
 
     @property
     def has_mmr(self) -> bool:
-        """Whether OpenSearch reranks the hits by maximal marginal relevance."""
+        """Whether the body asks OpenSearch to rerank the hits by maximal marginal relevance (MMR, ``ext.mmr``)."""
         ext = self.body.get("ext")
         return isinstance(ext, Mapping) and ext.get("mmr") is not None
 
     @property
     def is_sliced_scroll(self) -> bool:
-        """Whether the search is a slice of a scroll. A slice of a point in time is not a scroll."""
+        """Whether the search reads one slice of a scroll. The slice of a point in time (``pit``) does not count."""
         return "slice" in self.body and "pit" not in self.body
 
     @property
@@ -179,7 +182,9 @@ def parse(body: Body) -> Query:
 
 
 def without_options(body: Body) -> Body:
-    """Return a search body without the section ``ext.resift``, or the same object if there is no such section.
+    """Return a search body without Resift's options, which are in the section ``ext.resift``.
+
+    If there is no such section, the same object is returned.
 
     Args:
         body: The search body. It is not modified.
@@ -196,13 +201,13 @@ def without_options(body: Body) -> Body:
 
 
 def _restored_ext(ext: Any) -> Body:
-    """Restore the sections ``ubi`` and ``rerank`` of a body's ``ext`` object.
+    """Restore the sections ``ubi`` and ``rerank`` of a search body's ``ext`` object.
 
-    Plugins of OpenSearch move the fields of these sections up into ``ext`` itself, and OpenSearch cannot read the
-    result.
+    Plugins of OpenSearch move the fields of these sections up into ``ext`` itself before a search pipeline passes the
+    body on. OpenSearch cannot read the result.
 
     Args:
-        ext: The ``ext`` object of a search body.
+        ext: The value of ``ext`` in the search body. If it is not an object, nothing is restored.
 
     Returns:
         ``{"ext": …}`` with the restored object, or {} if nothing has to be restored.
@@ -225,7 +230,10 @@ def _restored_ext(ext: Any) -> Body:
 def _opened_wrapper(query: Any) -> Body:
     """Decode a query in a ``wrapper`` clause. Such a clause contains a query as base64-encoded JSON.
 
-    A clause that OpenSearch may refuse or read differently stays as it is, so that OpenSearch decides.
+    A clause that cannot be decoded, or that OpenSearch may read differently, is left to OpenSearch.
+
+    Args:
+        query: The value of ``query`` in the search body.
 
     Returns:
         ``{"query": …}`` with the decoded query, or {} if the query is not a ``wrapper`` clause or cannot be decoded.

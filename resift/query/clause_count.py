@@ -74,6 +74,8 @@ class ClauseCounter:
     def fields(self, names: Sequence[str]) -> int:
         """Return how many query clauses OpenSearch needs to search several fields for one word.
 
+        If several indices are searched, the largest number of all indices is returned.
+
         Args:
             names: The names of the fields, which can have boosts. A name can be a pattern. If empty, all fields are
                 searched.
@@ -115,9 +117,9 @@ class ClauseCounter:
         return per_word * _term_count(str(clause.kind), text, settings)
 
     def _in_options(self, clause: Clause) -> int:
-        """Return the number of clauses in the filters of a clause.
+        """Return the number of clauses in those filters of a clause that are not parts of its tree.
 
-        Filters are an option of vector clauses, such as ``knn``, and of the functions in ``function_score``.
+        These filters are an option of vector clauses, such as ``knn``, and of the functions in ``function_score``.
         """
         filters: list[Any] = []
         if clause.kind in VECTOR_KINDS:
@@ -147,7 +149,7 @@ class ClauseCounter:
         return 0 if kind in PARTS else _VALUE_CLAUSES if kind in _VALUE_KINDS else 1
 
     def _of_value(self, name: str) -> int:
-        """Return how many clauses OpenSearch counts for a ``term`` clause.
+        """Return how many clauses OpenSearch counts for a ``term`` clause: 1, or 2 for numbers and dates, for example.
 
         Args:
             name: The name of the field that the clause searches.
@@ -182,10 +184,12 @@ def _word_clauses(types: FieldTypes, names: Sequence[str]) -> int:
 
 
 def _field_clauses(type: str) -> int:
+    """Return how many clauses OpenSearch counts for one word or value in a field of this type."""
     return 1 if type in WORD_TYPES else _VALUE_CLAUSES
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:
+    """Return whether the name of a field matches one of the patterns, in which only ``*`` is a wildcard."""
     return any(fnmatchcase(name, pattern.replace("[", "[[]").replace("?", "[?]")) for pattern in patterns)
 
 
@@ -215,11 +219,14 @@ def _token_count(options: Any) -> int:
 def _term_count(kind: str, text: str, settings: Mapping[str, Any]) -> int:
     """Return the maximum number of terms for which OpenSearch searches a field, given the text of a query.
 
+    A plain word is a single term. OpenSearch expands a fuzzy word (also found with misspellings) or a pattern to
+    several terms of the index.
+
     Args:
-        kind: The type of the text clause. In a ``query_string``, the option ``fuzziness`` is ignored: it concerns only
-            words with ``~``, and OpenSearch adds the option to each ``query_string`` that it passes on.
-        text: The text with its syntax. In a query string, a word with ``~`` is searched with misspellings, and ``*`` is
-            a wildcard.
+        kind: The type of the text clause. The option ``fuzziness`` makes all words fuzzy, except in a
+            ``query_string``. There it concerns only words with ``~``, and OpenSearch adds the option to each
+            ``query_string`` that it passes on.
+        text: The text with its syntax. In a query string, a word with ``~`` is fuzzy, and ``*`` is a wildcard.
         settings: The settings of the text clause.
     """
     words = max(1, len(tokenize(text)))
@@ -231,7 +238,7 @@ def _term_count(kind: str, text: str, settings: Mapping[str, Any]) -> int:
 
 
 def _of_word_pattern(kind: str, options: Any) -> int:
-    """Return the maximum number of terms to which OpenSearch expands the pattern of a clause.
+    """Return the maximum number of terms to which OpenSearch expands a clause that contains a pattern of a word.
 
     Args:
         kind: The type of the clause: ``prefix``, ``wildcard``, ``regexp`` or ``fuzzy``.
@@ -259,6 +266,7 @@ def _rewritten_terms(method: Any) -> int:
 
 
 def _number(value: Any, default: int) -> int:
+    """Return the value of an option if it is a positive integer, otherwise the default."""
     return value if isinstance(value, int) and value > 0 else default
 
 

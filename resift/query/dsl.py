@@ -12,9 +12,9 @@ from resift.errors import BadInput
 Body = dict[str, Any]
 """A search body, or a clause of a query."""
 VECTOR_FIELD = "resift_vector"
-"""The default field of the vectors that Resift gives to documents."""
+"""The default name of the field in which Resift stores the vector of each document."""
 COMPACT_FIELD = f"{VECTOR_FIELD}_int8"
-"""The default field of vectors of bytes. See :mod:`resift.vectors.compact`."""
+"""The default name of this field if the vectors are stored as bytes. See :mod:`resift.vectors.compact`."""
 GUARD_FIELD = "resift_needs_mapping"
 """A field that the ingest pipeline adds to each document with a vector, as a test of the mapping.
 
@@ -31,7 +31,7 @@ PIPELINE_PREFIX = "resift-"
 REWRITTEN_NAME = "resift"
 """The ``_name`` of the clause that marks a query as rewritten. Hits show the name in ``matched_queries``."""
 MAX_CLAUSES = 1000
-"""The maximum number of words in a query times the number of its fields. OpenSearch refuses more than 1024."""
+"""The maximum number of clauses (words times fields) in a query by Resift. OpenSearch refuses more than 1024."""
 MAX_WINDOW = 1000
 """The maximum rescore window of a search, and the maximum number of documents that a k-NN search finds."""
 MAX_RESULTS = 10_000
@@ -143,12 +143,13 @@ def text_clause(text: str, fields: Sequence[str], **settings: Any) -> Body:
 
 
 def _multi_match(text: str, fields: Sequence[str], settings: Mapping[str, Any]) -> Body:
+    """Build a ``multi_match`` clause. See :func:`text_clause` for the arguments."""
     # lenient: the field may be a number or a date in some of the searched indices, which would refuse words.
     return {"multi_match": {"query": text, "fields": list(fields), "lenient": True, **settings}}
 
 
 def filter_source(source: Body, spec: Any) -> Body | None:
-    """Return the part of a document that the ``_source`` option of a search body selects.
+    """Return the part of a document that the ``_source`` option of a search body selects, as OpenSearch does.
 
     Args:
         source: The whole ``_source`` of the document. It is not modified.
@@ -204,6 +205,7 @@ def _filtered(value: Any, path: str, includes: Sequence[str], excludes: Sequence
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:
+    """Return whether a dotted field name matches one of the patterns of a ``_source`` option."""
     # fnmatch has further wildcards, which are plain characters to OpenSearch.
     return any(
         name == pattern or ("*" in pattern and fnmatchcase(name, _OTHER_WILDCARDS.sub(r"[\g<0>]", pattern)))
@@ -254,14 +256,14 @@ def _patterns(part: str, value: Any) -> list[str]:
 def without_vector(spec: Any) -> Any:
     """Extend the ``_source`` option of a search body so that hits do not contain the fields that Resift writes.
 
-    The fields are not excluded if the option itself names one of them. A repeated ``*`` in a pattern is reduced to a
-    single ``*``.
+    If the option itself names one of these fields, such as ``resift_vector``, nothing is excluded: the user wants to
+    see the field. A repeated ``*`` in a pattern is reduced to a single ``*``.
 
     Args:
-        spec: The ``_source`` option of a search body.
+        spec: The ``_source`` option of a search body. None if the body has no such option.
 
     Returns:
-        The new ``_source`` option.
+        The new ``_source`` option. False stays False, because hits without a source show no fields.
 
     Raises:
         BadInput: If ``spec`` is malformed.

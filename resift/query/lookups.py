@@ -18,11 +18,13 @@ _SHAPES_INDEX = "shapes"
 
 
 def named_indices(contents: Contents) -> Iterator[str]:
-    """Yield the names of the indices in which a search body looks something up.
+    """Yield the names of the indices from which the clauses of a search body load documents, terms or shapes.
 
-    The whole body is searched, and not only its query, because clauses occur in aggregations, suggesters, highlights
-    and search pipelines as well. A ``wrapper`` clause is opened. A field that has the name of a lookup clause is
-    treated like the clause. So the result can contain names that are not looked up, but it never lacks a name.
+    The service checks each name, because a caller must not read an index that the service does not serve.
+
+    The whole body is examined, and not only its query, because clauses occur in aggregations, suggesters, highlights
+    and search pipelines as well. A ``wrapper`` clause is decoded. A field that has the name of such a clause is treated
+    like the clause. So the result can contain names that are not used, but it never lacks a name.
 
     Args:
         contents: The objects and strings of the body, from :func:`resift.query.limits.contents_of`.
@@ -73,10 +75,12 @@ def _looked_up(key: str, value: Any) -> Iterator[str]:
 
 
 def _is_terms_lookup(value: Any) -> bool:
+    """Return whether a value in a ``terms`` clause refers to a document that contains the terms."""
     return isinstance(value, Mapping) and "path" in value
 
 
 def _values_of(name: str, items: Iterable[Any]) -> Iterator[str]:
+    """Yield the value under the key ``name`` of each item. Items without this key are skipped."""
     for item in items:
         if isinstance(item, Mapping) and name in item:
             yield str(item[name])

@@ -16,7 +16,7 @@ TIE_BREAKER = 0.3
 # The number of words that replace a text with more words than OpenSearch accepts. For a pasted document, a few
 # distinctive words find more than many words: 50 to 200 do better than 400, and 400 better than as many as possible.
 _DISTINCTIVE_WORDS = 100
-# Clauses beyond MAX_CLAUSES that a text may take before it is shortened.
+# A text is shortened only if its number of clauses exceeds MAX_CLAUSES by more than this. OpenSearch allows 1,024.
 _TOLERANCE = 20
 _PUNCTUATION = ".,;:?!\"'()"
 
@@ -48,6 +48,12 @@ def question_clause(text: str, fields: Sequence[str]) -> Body:
 
 
 def _is_function_word(word: str, may_be_name: bool) -> bool:
+    """Return whether a word of a question is a function word, such as "what" or "is".
+
+    Args:
+        word: The word, possibly with punctuation.
+        may_be_name: Whether an upper-case word such as "US" is a name. False if the whole question is in upper case.
+    """
     bare = word.strip(_PUNCTUATION)
     return bare.lower() in FUNCTION_WORDS and not (may_be_name and bare.isupper() and len(bare) > 1)
 

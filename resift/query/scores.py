@@ -1,7 +1,7 @@
-"""Which clauses give a score above 0 to each document that they match.
+"""Decide whether a clause gives a score above 0 to each document that it matches.
 
-A ``hybrid`` query leaves out documents whose score is 0 in all of its queries. A clause that adds score to such a
-document would add the document to the hits.
+A ``hybrid`` query leaves out documents whose score is 0 in all of its sub-queries. If Resift added a scoring clause to
+such a sub-query, these documents could become hits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _NEGATIONS: Mapping[str, re.Pattern[str]] = {
 def always_scores(clause: Clause) -> bool:
     """Return whether each document that a clause matches gets a score above 0.
 
-    The result is also False for clauses whose scores cannot be predicted, such as clauses with a function or a script.
+    Only to such a clause inside a ``hybrid`` query can expansion words be added without adding hits. The result is also
+    False for clauses whose scores cannot be predicted, such as clauses with a function or a script.
 
     Args:
         clause: The parsed clause.
@@ -48,6 +49,7 @@ def always_scores(clause: Clause) -> bool:
 
 
 def _bool_scores(clause: Clause) -> bool:
+    """Return whether each document that a ``bool`` clause matches gets a score above 0."""
     parts = clause.parts
     if any(map(always_scores, parts.get("must", ()))):
         return True
@@ -56,11 +58,16 @@ def _bool_scores(clause: Clause) -> bool:
 
 
 def _all_score(clause: Clause, part: str) -> bool:
+    """Return whether all clauses in a part of a compound clause always score. False if the part is missing."""
     inner = clause.parts.get(part, ())
     return bool(inner) and all(map(always_scores, inner))
 
 
 def _query_string_scores(clause: Clause) -> bool:
+    """Return whether each document that a query string matches gets a score above 0.
+
+    Boosts of 0 and negations match documents with the score 0.
+    """
     text: Any = clause.settings.get("query")
     if not isinstance(text, str) or "^0" in text:
         return False

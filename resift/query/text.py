@@ -28,9 +28,11 @@ _SYNTAX = re.compile(rf"{_FIELD}|\b(?:AND|OR|NOT)\b|[~^][\d.]+")
 
 
 def text_of(clause: Clause) -> str:
-    """Return the first text that a clause searches for, depth first, or "" if it searches for none.
+    """Return the first text that a clause or a clause inside it searches for, or "" if there is none.
 
-    The text of a filter is never returned, and neither is the text of a clause that excludes documents.
+    This text represents the query: it is encoded as the query vector, and judgements are stored with it. Clauses are
+    visited depth first. The text of a filter is never returned, and neither is the text of a clause that excludes
+    documents.
 
     Args:
         clause: The parsed clause.

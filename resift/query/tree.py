@@ -83,7 +83,7 @@ class Clause:
 
     @property
     def has_unknown(self) -> bool:
-        """Whether this clause, or a clause inside, is of an unknown kind or malformed."""
+        """Whether this clause, or a clause inside it, is malformed or of a kind that Resift does not know."""
         return any(clause.role is Role.OPAQUE for clause in self.walk())
 
     @property
@@ -228,6 +228,7 @@ class FieldClause(Clause):
         return self._field_and_options()[1]
 
     def _field_and_options(self) -> tuple[str | None, Mapping[str, Any]]:
+        """Return the name of the searched field and the settings for it, or None and {} if the clause is malformed."""
         if len(self.settings) == 1:
             ((name, options),) = self.settings.items()
             if isinstance(options, Mapping):
@@ -323,7 +324,8 @@ def parse_clause(raw: Any, position: Role = Role.SCORING, level: int = 1) -> Cla
 
     Args:
         raw: The clause as JSON.
-        position: The role that the enclosing clause gives to this clause, for example ``FILTER`` inside a filter.
+        position: The role that the enclosing clause gives to this clause, for example ``FILTER`` inside a filter. A
+            whole query has the role ``SCORING``.
         level: The depth of the clause in the query. The query itself has level 1.
 
     Returns:
@@ -380,6 +382,7 @@ def _compares_vectors(settings: Mapping[str, Any]) -> bool:
 
 
 def _are_texts(clauses: tuple[Clause, ...]) -> bool:
+    """Return whether there are clauses, and all of them are text searches."""
     return bool(clauses) and all(clause.is_text for clause in clauses)
 
 

@@ -211,6 +211,8 @@ class _ClauseRewriter:
     def _text_clauses(self, clause: Clause, is_normalised: bool = False) -> Iterator[Clause]:
         """Yield the text clauses to which expansion words are added: the clause itself, or text clauses inside it.
 
+        Expansion words are words that the session learned from relevant documents.
+
         OpenSearch removes documents with the score 0 from the hits of a ``hybrid`` query. Expansion words would raise
         such a score, and the document would become a hit. Inside a ``hybrid`` query, a text clause is therefore yielded
         only if each document that it matches has a score above 0. Otherwise, the clauses inside it are examined.
@@ -236,7 +238,7 @@ class _ClauseRewriter:
         return 1 + lists * self._knowledge.document_clause_count + sparse * MAX_ADDED_TOKENS
 
     def _words_per_text(self) -> int:
-        """Return the number of expansion words that each text clause gets."""
+        """Return the number of expansion words that each text clause gets, within OpenSearch's limit on clauses."""
         knowledge = self._knowledge
         if not self._texts or not knowledge.expansion_words:
             return 0
@@ -246,7 +248,7 @@ class _ClauseRewriter:
         return min(len(knowledge.expansion_words), word_room(self._clause_count, clauses_per_word))
 
     def _moved_clauses(self) -> dict[Clause, Moved | Note]:
-        """Adapt each vector clause and sparse clause to the judged documents.
+        """Adapt each vector clause and sparse token clause of the query to the judged documents of the session.
 
         A query vector is moved towards the vectors of relevant documents. Query tokens are extended with tokens of
         relevant documents.
@@ -282,12 +284,17 @@ class _ClauseRewriter:
         return self._with_irrelevant_scaled(changed)
 
     def _changed(self, clause: Clause, is_normalised: bool = False) -> Any:
-        """Return a scoring clause as JSON, with moved query vectors and with expansion words.
+        """Rewrite a scoring clause: move its query vector or query tokens, or add expansion words to its text clauses.
+
+        For a compound clause, the clauses inside are rewritten.
 
         Args:
             clause: The parsed clause.
             is_normalised: Whether the clause is inside a ``hybrid`` query, where OpenSearch normalises the scores of
                 each sub-query before it combines them.
+
+        Returns:
+            The new clause as JSON, or ``clause.raw`` if nothing was changed.
         """
         if is_normalised and clause.has_unknown:
             self.notes.append(Note(Outcome.UNKNOWN_CLAUSE))
@@ -367,6 +374,13 @@ class _ClauseRewriter:
         return bool_clause(must=[clause.raw], should=[added])
 
     def _word_clauses(self, fields: Sequence[str]) -> list[Body]:
+        """Build the clauses for the expansion words of a text clause, as many as OpenSearch's limit allows.
+
+        If the limit allows none, a note is added to :attr:`notes`.
+
+        Args:
+            fields: The fields in which the text clause searches. If empty, all fields are searched.
+        """
         knowledge = self._knowledge
         if knowledge.expansion_words and not self._word_count:
             self.notes.append(Note(Outcome.TOO_MANY_CLAUSES))
@@ -394,4 +408,5 @@ class _ClauseRewriter:
         return max(_SMALLEST_WORD_SHARE, distinction) * evidence_share(evidence)
 
     def _with_irrelevant_scaled(self, clause: Body) -> Body:
+        """Wrap a clause so that documents that the user marked irrelevant for this query get a lower score."""
         return scaled(clause, self._irrelevant, self._knowledge.irrelevant_factor)

@@ -66,7 +66,9 @@ class JudgedTokens(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class FieldKnowledge:
-    """Knowledge about the vector and token fields of an index that Resift did not make.
+    """Knowledge about the index's own vector fields and sparse token fields, which users filled without Resift.
+
+    It is needed to rewrite queries that search these fields, for example by a ``knn`` clause.
 
     Attributes:
         mapped: The fields with vectors or tokens, by the names that queries use.
@@ -86,7 +88,9 @@ class FieldKnowledge:
 
 @dataclass(frozen=True, kw_only=True)
 class Knowledge:
-    """Knowledge about a search.
+    """All data about a search on which its rewriting is based.
+
+    The data describe the query, the feedback of the session, and the searched indices.
 
     Attributes:
         text: The text that the query searches for.
@@ -100,13 +104,13 @@ class Knowledge:
         related_words: For each word of a query with few hits, the nearest words of the index and their weights. See
             :meth:`resift.vectors.vocabulary.Vocabulary.related_words`.
         judged: The ids of all judged documents that can be hits.
-        unmoved: The ids of documents that were judged for other queries. The session does not change their rank. The
-            values are their similarities to the query vector before the session moved it.
+        unmoved: The documents that were judged for other queries. The session does not change their rank. The keys are
+            the ids, and the values are the similarities to the query vector before the session moved it.
         home_indices: A mapping from the id of a judged document to the name of its index. Empty if a single index is
             searched.
         feedback: The part of the session's feedback that concerns this query. None if no feedback does.
         documents: All judged documents of the session.
-        own_fields: Knowledge about the vector and token fields of the index that Resift did not make.
+        own_fields: Knowledge about the index's own vector fields and sparse token fields.
         missing_documents: The number of judged documents that no longer exist.
         field_types: The types of the fields of each searched index. Empty if they are unknown.
         notes: English sentences about knowledge that could not be loaded.

@@ -1,4 +1,4 @@
-"""Vectors and tokens in the clauses of a query, moved by the vectors and tokens of judged documents."""
+"""Move the query vectors and query tokens in the clauses of a query towards the relevant documents of a session."""
 
 from __future__ import annotations
 
@@ -152,9 +152,9 @@ def _movable_field(clause: FieldClause, mapped: Mapping[str, VectorField]) -> Ve
 
 
 def _own_query(clause: FieldClause) -> Any:
-    """Return the query vector or the query tokens that a search request gives in a clause.
+    """Return the query vector or the query tokens that a clause contains.
 
-    The result is None if the clause gives neither, for example because it contains a text that a model encodes.
+    The result is None if the clause contains neither, for example because it contains a text that a model encodes.
     """
     if isinstance(clause, SparseClause):
         return clause.tokens
@@ -219,6 +219,17 @@ def _with_tokens(clause: SparseClause, field: VectorField, own: Tokens, moved: T
 
 
 def _with_moved_vector(clause: FieldClause, start: Any, field: VectorField, knowledge: FieldKnowledge) -> Moved | Note:
+    """Move the query vector of a clause towards the relevant documents of the session.
+
+    Args:
+        clause: The vector clause.
+        start: The query vector before it is moved, as a JSON value.
+        field: The field that the clause searches.
+        knowledge: The feedback learned from the vectors that the judged documents have in this field.
+
+    Returns:
+        The moved clause. If ``start`` is not a vector with as many dimensions as the field, a note that says so.
+    """
     field_feedback, query = knowledge.vectors[field.name], _numeric(start)
     if query is None or query.shape != (field_feedback.dim,):
         return Note(Outcome.OTHER_DIMENSION, clause.field)

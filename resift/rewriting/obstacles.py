@@ -34,14 +34,13 @@ def rewrite_obstacle(query: Query, knowledge: Knowledge, in_place: bool) -> Outc
 
 
 def _fixed_form(query: Query) -> Outcome | None:
-    """Check that a query can be rewritten by adding clauses to it, or by making it part of a larger query.
+    """Return the reason why a query must keep its form, or None if it can be rewritten.
+
+    Rewriting adds clauses to a query, or makes the query part of a larger query. This is not possible if the query is
+    malformed or contains an unknown clause, for example.
 
     Args:
         query: The parsed search body.
-
-    Returns:
-        The reason why the query must keep its form, for example because it is malformed or contains an unknown clause.
-        None if it can be rewritten.
     """
     root = query.root
     if query.is_malformed:

@@ -16,11 +16,11 @@ _DEFAULT_WINDOW = 100
 
 
 class Options(PipelineOptions, frozen=True, kw_only=True):
-    """The options of a rewriting.
+    """The options that control how Resift rewrites a search.
 
-    :class:`resift.contracts.search_options.PipelineOptions` declares the options that a search body can state. An
-    option of None stands for a default that depends on the configuration, the model, the index and the session. The
-    service replaces None with this default before the rewriting.
+    The base class :class:`resift.contracts.search_options.PipelineOptions` declares the options that clients can set in
+    a search body. An option of None stands for a default that depends on the configuration, the model, the index and
+    the session. The service replaces None with this default before the rewriting.
 
     Attributes:
         client: The ``client_id`` of the client whose clicks count, from User Behavior Insights (UBI). If None, the id
@@ -34,7 +34,7 @@ class Options(PipelineOptions, frozen=True, kw_only=True):
 
     @property
     def beta(self) -> float:
-        """The factor of the similarity, alpha / (1 - alpha)."""
+        """The weight of the similarity, alpha / (1 - alpha). Scores are multiplied by exp(beta · similarity)."""
         return beta_from_alpha(self.alpha or 0.0)
 
     @property

@@ -103,17 +103,20 @@ class Rewritten:
 
     @property
     def is_scored(self) -> bool:
-        """Whether Resift computed the scores of the hits."""
+        """Whether the query and the rescore stages that Resift built determine the scores of the hits."""
         return not self.in_place and self.outcome in (Outcome.REWRITTEN, Outcome.IN_PART)
 
     @property
     def is_ranked(self) -> bool:
-        """Whether hits are ordered by their scores. Only then may a trained reranker reorder them."""
+        """Whether the hits are ordered by the scores of a text search.
+
+        Only then may a trained reranker reorder them. The value is also True if there was nothing to rewrite.
+        """
         return self.is_scored or (self.outcome is Outcome.NOTHING_TO_ADD and not self.in_place)
 
     @property
     def is_reranked(self) -> bool:
-        """Whether Resift decided the order of the hits."""
+        """Whether the rewriting can have changed the order of the hits, by rescore stages or by changed clauses."""
         return self.is_scored or (self.in_place and self.is_changed)
 
     @property

@@ -161,6 +161,7 @@ class _Rewriter:
         self._without_words = self._documents([*self._unmoved, *irrelevant])
 
     def _documents(self, ids: Sequence[str]) -> list[Body]:
+        """Build clauses that match the documents with these ids, each in its own index."""
         return document_clauses(ids, self._knowledge.home_indices)
 
     @property
@@ -196,7 +197,14 @@ class _Rewriter:
         return body | highlight_of(self._body, self._highlighted)
 
     def with_stages(self) -> Body | None:
-        """Build the search body with rescore stages, or return None if there is nothing to add."""
+        """Build the search body with rescore stages, which rerank the top hits by the session's feedback.
+
+        The query of the body is widened if the options allow this. If OpenSearch's limit on clauses leaves no room, the
+        query stays unchanged, and only rescore stages are added.
+
+        Returns:
+            The new search body. None if there is nothing to add, for example because the session has no feedback.
+        """
         new_stages = self._new_stages()
         if not new_stages and not (self._hidden or self._knowledge.expansion_words or self._related_words):
             return None
@@ -210,11 +218,14 @@ class _Rewriter:
         return {**body, "rescore": stages} if stages else body
 
     def _widened_query(self) -> Body:
-        """Build the query of the rewritten search body, and widen it if the options and the query allow this.
+        """Return the query for the rewritten search.
 
-        A widened query also finds documents without the words of the original query: by related words, by expansion
-        words from relevant documents, or by k-NN search. In any case, the new query contains the clause that marks it
-        as rewritten, and excludes judged documents that the user wants to hide.
+        If the options allow it, the query also matches documents that lack the original words. These documents match
+        related words, expansion words from relevant documents, or a k-NN search. Otherwise, the query matches the same
+        documents as the original query.
+
+        In both cases, the query contains a clause that marks it as rewritten. Judged documents are excluded if the user
+        wants to hide them.
         """
         alternatives = [] if self._text_query is None else self._alternatives(self._text_query)
         if self._text_query is None or not alternatives:
@@ -225,7 +236,9 @@ class _Rewriter:
         return named_bool(must=[widened], filter=conditions, must_not=[*excluded, *self._hidden])
 
     def _alternatives(self, text_query: TextQuery) -> list[Body]:
-        """Build the clauses by which a widened query finds more documents: related words, expansion words and k-NN.
+        """Build the clauses by which the widened query matches documents without the words of the original query.
+
+        These are clauses for related words and for expansion words, and a k-NN search.
 
         Args:
             text_query: The text clause and the filters of the original query. The filters also apply to the k-NN
@@ -295,9 +308,12 @@ class _Rewriter:
     def _factors(self) -> list[Body]:
         """Build the clauses of the rescore stage that multiplies the scores of hits.
 
-        The first clause multiplies the score of a hit by a factor that increases with its similarity to the query
-        vector. The clause is left out if the similarity has no weight. For each document that should keep its rank, a
-        further clause contains a fixed factor. Without vectors, a factor below 1 moves irrelevant documents down.
+        There are up to three kinds of clauses:
+
+        - A clause whose factor increases with the similarity of a hit to the query vector. It is left out if there is
+          no query vector, or the similarity has no weight.
+        - A clause with a fixed factor for each document that was judged for another query and should keep its rank.
+        - Without a query vector, clauses with a factor below 1 that move irrelevant documents down.
         """
         knowledge = self._knowledge
         beta = 0.0 if knowledge.vector is None else self._options.beta

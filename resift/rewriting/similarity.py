@@ -1,4 +1,4 @@
-"""Clauses that compare the vectors that Resift gave to documents with a query vector."""
+"""Build clauses that compare a query vector with the document vectors in Resift's vector field."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from resift.arrays import Floats
 from resift.query.dsl import Body
 
 _SCRIPTS = {"cosine": "masked_cosine", "jaccard": "fuzzy_jaccard"}
-# A function that reads a stored vector. All other scripts begin with it.
+# The name of the script with a function that reads a stored vector. This function is put before every other script.
 _READER = "stored_vector"
-# A nearest document scores this times its k-NN score, which is 1 + the dot product. That is less than the BM25 score of
-# a document that contains a word of the query.
+# The boost of the k-NN clause. The k-NN score of a document is 1 + the dot product. With this boost, the score is lower
+# than the BM25 score of a document that contains a word of the query.
 _KNN_BOOST = 1.0
 
 
 def similarity_clause(
     similarity: str, field: str, vector: Floats, mask: Floats | None, beta: float, query: Body | None = None
 ) -> Body:
-    """Return a clause that scores documents by exp(beta · similarity).
+    """Return a clause that scores documents by exp(beta · similarity), for a rescore stage that multiplies scores.
 
     The clause contains the whole script instead of the name of a stored script. So nothing has to be installed, and
     OpenSearch compiles the script once.

@@ -1,4 +1,4 @@
-"""The answer to a search: the response of the engine, with Resift's scores and reasons in its hits.
+"""Build the answer to a search: the response of the engine, with Resift's scores and reasons in its hits.
 
 A trained reranker or DynaMax may reorder the hits first (:func:`reranked_page`). The other functions add details to
 each hit.
@@ -65,7 +65,7 @@ class ServedReranker:
         self._reranker = LateInteraction.load(folder) if (self.folder / RERANKER_FILE).is_file() else None
 
     def get(self, method: str = "auto", info: IndexInfo | None = None) -> LateInteraction | None:
-        """Return the reranker to use for a search, or None if the hits should not be reranked.
+        """Return the trained reranker to use for a search, or None if the hits should not be reranked.
 
         Args:
             method: The ranking method that the search requests. ``late`` always uses the reranker. ``auto`` uses the
@@ -151,6 +151,14 @@ def reranked_page(
 
 
 def _reranked_hit(hit: dict[str, Any], score: float, name: str, support: float) -> dict[str, Any]:
+    """Return a copy of a hit with its new score, and with the score by the reranking method in its section ``resift``.
+
+    Args:
+        hit: The hit, in OpenSearch's format.
+        score: The new score of the hit.
+        name: The key for the method's score in the section, ``reranker`` or ``similarity``.
+        support: The score that the method gave to the hit's text, from 0 to 1.
+    """
     return {**hit, "_score": score, "resift": {**hit.get("resift", {}), name: round(support, 4)}}
 
 
@@ -249,6 +257,16 @@ def add_similarities(model: Model, rewritten: Rewritten, hits: Hits, vectors: Se
 
 
 def _similarities(model: Model, rewritten: Rewritten, vectors: Sequence[Floats]) -> Floats:
+    """Return the similarities between the query vector of a rewritten search and some document vectors.
+
+    Args:
+        model: The embedding model of the vectors, which defines the similarity.
+        rewritten: The rewritten search, which contains the query vector and the mask of the dimensions.
+        vectors: The document vectors, each of shape (n_dimensions,).
+
+    Returns:
+        Array of shape (n_vectors,). All values are 0 if the search has no query vector.
+    """
     knowledge = rewritten.knowledge
     if knowledge.vector is None or not vectors:
         return np.zeros(len(vectors), np.float32)

@@ -1,4 +1,4 @@
-"""Search requests, and the search bodies that are made from them."""
+"""Check search requests, and convert them to OpenSearch search bodies."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def search_body(search: Search, info: IndexInfo, rarity: Callable[[str], float])
             engine. See :func:`resift.query.questions.distinctive_words`.
 
     Raises:
-        BadInput: If the query is malformed, or ``size`` or ``from`` is not a whole number. Also if the query is not a
-            text, but ``documents`` (the parts of the hits' documents to return) is not "source". A body states these
-            parts by its own ``_source``.
+        BadInput: If the query is malformed, or ``size`` or ``from`` is not a whole number. Also if the query is a
+            clause or a body, and ``documents`` is not "source". This option selects the parts of documents that hits
+            contain, but a search body selects them by its own ``_source``.
     """
     page = {"size": search.size, "from": search.start}
     if isinstance(search.query, str):
@@ -79,7 +79,9 @@ def search_body(search: Search, info: IndexInfo, rarity: Callable[[str], float])
 
 
 def _text_body(search: Search, text: str, info: IndexInfo, rarity: Callable[[str], float]) -> Body:
-    """Return the OpenSearch search body for a text query, without ``from`` and ``size``.
+    """Return the OpenSearch search body for a search request whose query is a text.
+
+    The caller adds ``from`` and ``size``.
 
     Args:
         search: The request, with its filter and options for highlights and documents.

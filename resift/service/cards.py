@@ -27,7 +27,7 @@ Facets = tuple[tuple[str, ...], dict[str, tuple[Bound, ...]]]
 
 ROLES = ("title", "text", "link", "image", "facet", "fact", "example")
 _LIST_ROLES = ("facet", "fact", "example")
-"""Roles that more than one setting may name."""
+"""Roles that the setting may assign more than once."""
 
 # Lengths at which values on a card are cut, in characters.
 _MAX_TITLE_LENGTH = 500
@@ -240,6 +240,7 @@ def _exact_name(name: str, exact: Sequence[str]) -> str:
 
 
 def _configured_or(configured: Mapping[str, tuple[str, ...]], role: str, guess: str | None) -> str | None:
+    """Return the field that the settings assign to a role, or the guess if the settings do not mention the role."""
     return next(iter(configured[role]), None) if role in configured else guess
 
 
@@ -272,6 +273,16 @@ def title_field(fields: Sequence[str]) -> str | None:
 
 
 def _guess_title(names: Sequence[str], fields: Sequence[str], values: Mapping[str, Sequence[str]]) -> str | None:
+    """Guess the field that contains the titles: by its name, or else the first text field with short values.
+
+    Args:
+        names: The fields to choose from.
+        fields: The text fields of the index.
+        values: The values of each field in a sample of documents.
+
+    Returns:
+        The name of the field, or None if no field is suitable.
+    """
     short = (name for name in names if name in fields and _mean_length(values[name]) <= _MAX_MEAN_TITLE)
     return _by_name("title", names) or next(short, None)
 
@@ -296,10 +307,12 @@ def _by_name(role: str, names: Sequence[str]) -> str | None:
 
 
 def _words_of_name(name: str) -> list[str]:
+    """Split the name of a field into its words, in lower case. For example, ``coverImage`` has two words."""
     return re.split(r"[^a-z]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower())
 
 
 def _stem(name: str) -> str:
+    """Return the name of the field to which a keyword subfield belongs: ``title`` for ``title.keyword``."""
     return name.removesuffix(".keyword")
 
 
@@ -471,6 +484,10 @@ def choose_facets(fields: Sequence[Field]) -> Facets:
 
 
 def _is_groupable(field: Field) -> bool:
+    """Return whether a facet that lists the single values of a field would be useful.
+
+    The field must have at least two distinct values, but not too many, and the values must repeat.
+    """
     is_preferred = not field.is_number and any(word in _PREFERRED_FACTS for word in _words_of_name(field.name))
     most = math.inf if is_preferred else _MAX_LISTED_VALUES  # the page lists the most frequent values only
     return 2 <= len(field.counts) <= min(most, _MAX_DISTINCT_SHARE * field.counts.total())

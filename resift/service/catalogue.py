@@ -1,4 +1,4 @@
-"""The list of served indices, and how the search page shows each of them."""
+"""List the served indices, and choose how the search page shows the documents of each index."""
 
 from __future__ import annotations
 
@@ -203,12 +203,14 @@ class Catalogue:
             return None
 
     def _total(self, index: str, headers: Headers) -> int:
+        """Return the number of documents in an index that the caller may read. Errors of the engine are raised."""
         body = {"query": {"match_all": {}}, "size": 0, "track_total_hits": True}
         total: int = self.engine.search(index, body, headers=headers).response["hits"]["total"]["value"]
         return total
 
 
 def _title(source: Mapping[str, Any], fields: CardFields) -> str:
+    """Return the title of a document from the field that cards show as the title, or "" if it has none."""
     values = values_of(source, fields.title) if fields.title else ()
     return next((value for value in values if isinstance(value, str)), "")
 

@@ -84,7 +84,19 @@ def verify(
 def _verify_all(
     engine: Engine, model: Model, infos: Sequence[IndexInfo], repair: bool, progress: Progress, stop: Stop
 ) -> list[Verification]:
-    """Verify each index, until a stop is requested."""
+    """Check the vectors of each index in turn, until a stop is requested.
+
+    Args:
+        engine: The search engine.
+        model: The model of the vectors.
+        infos: The descriptions of the indices.
+        repair: Whether to write correct vectors.
+        progress: Called after each batch of documents, with the numbers of checked documents and of all documents.
+        stop: Ends the check early when requested.
+
+    Returns:
+        A report for each index that was checked, at least in part.
+    """
     total, checked = sum(count_documents(engine, info.name) for info in infos), 0
     reports: list[Verification] = []
 
@@ -100,6 +112,13 @@ def _verify_all(
 
 
 def _lines(reports: Sequence[Verification], repaired: bool, skipped: Iterable[str]) -> list[str]:
+    """Describe the results of a check in English, for the terminal.
+
+    Args:
+        reports: The report for each checked index.
+        repaired: Whether wrong vectors were corrected.
+        skipped: The names of indices without vectors. They are mentioned only if no index was checked.
+    """
     lines = [line for report in reports for line in _report_lines(report, repaired)]
     return lines or [f"index {name} has no vectors of Resift: nothing to verify" for name in skipped]
 
@@ -136,7 +155,7 @@ class DropPlan(Plan):
         self.question = f"Delete index {index} with its {self.documents} documents?"
 
     def lines(self) -> list[str]:
-        """Return the plan in English."""
+        """Describe in English what will be deleted, in a list of one sentence."""
         return [f"index {self.index} is deleted with its {self.documents} documents and its own pipelines"]
 
     def to_dict(self) -> dict[str, Any]:

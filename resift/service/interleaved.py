@@ -118,6 +118,19 @@ class Interleaved:
     def _interleave(
         self, trial: Trial, search: Search, page: slice, answer: Answer, run: Callable[[Search], Answer]
     ) -> Answer:
+        """Replace the hits of a response with a page of interleaved hits, and have the page written to the UBI log.
+
+        Args:
+            trial: The trial in which the user takes part.
+            search: The search request.
+            page: The range of hits on the requested page.
+            answer: The response with hits that were ranked with the session's judgements. It is modified in place.
+            run: A function that runs a search without interleaving. It is called with the same search without its
+                session, to get the plain ranking.
+
+        Returns:
+            The modified response.
+        """
         first = _first_page(search, page.stop)
         in_session = run(first) if page.start else answer
         plain = run(structs.replace(first, session=None, reasons=False, facets=[]))

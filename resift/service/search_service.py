@@ -1,4 +1,4 @@
-"""The service that joins an engine, a model and sessions.
+"""The search service, which combines a search engine, an embedding model and search sessions.
 
 :class:`SearchService` is the entry point for HTTP, the library, the command line and search pipelines. A search goes
 through three of its methods:
@@ -72,7 +72,7 @@ _FIELD_SECONDS = 600.0
 SESSION_WINDOW = 400
 """Smallest default ``window_size`` of a search in a session that has learned something about the query."""
 LEXICAL_SESSION_WINDOW = 500
-"""The same for an index without vectors. With 200 hits, nDCG@10 falls by up to 0.3 (x 100)."""
+"""The same for an index without vectors. A window of only 200 hits reduces nDCG@10 by up to 0.003."""
 # Defaults of a search that is widened by related words. The hits for these words are further down in the list. With a
 # larger window, the vector similarity orders them, too.
 _WIDENED_WINDOW = 200
@@ -116,7 +116,7 @@ class SearchService:
         )
         self.knowledge = KnowledgeLoader(engine, model, sessions, self.info, config.feedback, clicks)
         self.loader = self.knowledge.loader
-        # The vector and token fields of the index's own that the latest search ranked by, by index and headers.
+        # For each index and caller's headers, the index's own vector and token fields that the latest query searched.
         self._searched_fields: TtlCache[frozenset[VectorField]] = TtlCache(_CACHED_INFOS, _FIELD_SECONDS)
 
     def info(self, index: str, headers: Headers = None) -> IndexInfo:
@@ -151,6 +151,7 @@ class SearchService:
         return self._infos.get_or_load(key, lambda: self._load_served(index, headers))
 
     def _load_served(self, index: str, headers: Headers) -> ServedIndex:
+        """Read the description of an index from the engine. See :meth:`served`, which caches the result."""
         infos: list[IndexInfo] = []
 
         def resolve(name: str) -> Sequence[str]:
@@ -210,11 +211,14 @@ class SearchService:
     def feedback(
         self, session: str, index: str, query: str, marks: Mapping[str, Mark], headers: Headers = None
     ) -> StoredSession:
-        """Store marks as a step of a session.
+        """Add a user's marks (relevance judgements) to a session, as a new step that can be undone as a whole.
 
-        The only request to the engine checks that the marked documents exist. Use :meth:`describe` to learn what the
-        marks taught. Withdrawing a mark (grade 0) of a document that no longer exists succeeds. Skipped documents that
-        no longer exist are ignored if other marks remain.
+        The marks change the ranking of the session's later searches. Use :meth:`describe` to see what was learned from
+        them. The engine is only asked whether the marked documents exist:
+
+        - Withdrawing a mark (grade 0) also succeeds if the document no longer exists.
+        - Skipped documents that no longer exist are ignored if other marks remain.
+        - For any other document that does not exist, an error is raised.
 
         Args:
             session: The session's id. A new session starts with its first marks.
@@ -287,14 +291,15 @@ class SearchService:
         }
 
     def search(self, search: Search) -> Answer:
-        """Rewrite a search according to the user's feedback, run it, and return the response.
+        """Run a search, ranked by the judgements in the session that the request names, and return the response.
 
-        The section ``resift`` of the response states whether Resift changed the order of the hits. If Resift did not
-        change the order, ``reason`` says why. If words of a query text are misspelt, the section contains a correction
-        as ``did_you_mean``. If the rewriting fails, the hits have the engine's own order.
+        The search is rewritten before it is sent to the engine. The section ``resift`` of the response states whether
+        this changed the order of the hits. If not, ``reason`` says why. If words of a query text are misspelt, the
+        section contains a correction as ``did_you_mean``. If the rewriting fails, the hits have the engine's own order.
 
         Args:
-            search: The search request, with the rights of its caller.
+            search: The search request: the index, the query, the id of the session and other options, with the rights
+                of the caller.
 
         Raises:
             ResiftError: If the search is malformed or not allowed, or the engine failed.
@@ -383,7 +388,9 @@ class SearchService:
     def rewrite_for_pipeline(
         self, index: str, body: Body, headers: Headers = None, is_scroll: bool = False
     ) -> tuple[Body, Outcome, str]:
-        """Rewrite the search body of a search pipeline or a backend. A failure leaves the body unchanged.
+        """Rewrite a search body for a client that runs the search itself: a search pipeline or an application.
+
+        If the rewriting fails, the body stays unchanged.
 
         A missing index is no error here, because the search itself may tolerate it: with ``ignore_unavailable``,
         OpenSearch finds nothing in a missing index. The outcome is the same for an index that is not served, so that
@@ -619,6 +626,16 @@ class SearchService:
         return {**ranking, **page, "_source": False, "track_total_hits": False}
 
     def _run(self, search: Search, bodies: list[Body], vector_field: str | None) -> list[SearchResult]:
+        """Send one or more search bodies to the engine, in a single request.
+
+        Args:
+            search: The search request, which names the index and contains the caller's headers.
+            bodies: The search bodies.
+            vector_field: The field whose vectors are returned with the hits, or None for no vectors.
+
+        Returns:
+            The result for each body.
+        """
         if len(bodies) > 1:
             return self.engine.search_all(search.index, bodies, vector_field, search.headers)
         return [self.engine.search(search.index, bodies[0], vector_field, headers=search.headers)]
@@ -722,6 +739,7 @@ def session_summary(session: StoredSession) -> dict[str, Any]:
 
 
 def _judgement_details(judgement: Judgement) -> dict[str, Any]:
+    """Return a judgement as a JSON object for a response."""
     names = ("step", "at", "query", "index", "document", "grade", "source")
     return {name: getattr(judgement, name) for name in names}
 

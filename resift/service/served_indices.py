@@ -1,4 +1,4 @@
-"""The allow-list of served indices, and its enforcement for all ways in which a request can name an index.
+"""Check that requests search only the indices that the settings of the service allow.
 
 A request can name an index by its own name, an alias, a pattern or a list, and by lookups within a query
 (:mod:`resift.query.lookups`).
@@ -112,6 +112,7 @@ class ServedIndices:
         return False
 
     def _is_internal(self, name: str) -> bool:
+        """Return whether an index of this name is never served, because OpenSearch or Resift uses it internally."""
         return name.startswith(".") or name in self.internal
 
 

@@ -1,4 +1,4 @@
-"""Words of indices, from samples of their documents.
+"""Collect the words of indices from samples of their documents.
 
 The words serve three purposes: spelling corrections ("did you mean"), completions while a user types, and related words
 for queries with few hits.
@@ -235,6 +235,14 @@ class SampledWords:
         return [word for word, total in zip(words, totals, strict=True) if total]
 
     def _sample(self, info: IndexInfo, headers: Headers) -> None:
+        """Read a sample of an index's documents, and put its words into the cache. Runs in a background thread.
+
+        The caller must hold the lock ``_sampling``, which this method releases. Errors are logged, not raised.
+
+        Args:
+            info: The names and fields of the index.
+            headers: The HTTP headers of the caller who searched first.
+        """
         # If sampling fails, this empty result is cached, and the next attempt is made after ten minutes.
         words = IndexWords(Speller({}), None, self.clock())
         try:
@@ -303,6 +311,7 @@ class SampledWords:
 
 
 def _titles(sources: Sequence[Mapping[str, Any]], info: IndexInfo) -> list[str]:
+    """Return the distinct titles of the sampled documents, as plain text. Empty if no field contains titles."""
     name = title_field(info.fields)
     if name is None:
         return []
@@ -311,6 +320,7 @@ def _titles(sources: Sequence[Mapping[str, Any]], info: IndexInfo) -> list[str]:
 
 
 def _may_be_misspelt(word: str) -> bool:
+    """Return whether the spelling of a word is checked. Very short or long words, and words with digits, are not."""
     is_usual_length = _MIN_WORD_LENGTH <= len(word) <= _MAX_WORD_LENGTH
     return is_usual_length and not any(letter.isnumeric() for letter in word)
 

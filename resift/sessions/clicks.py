@@ -1,4 +1,4 @@
-"""Judgements that are derived from the clicks and other events in the log of UBI (User Behavior Insights).
+"""Derive judgements from the clicks and other events in the log of UBI (User Behavior Insights).
 
 The log is read again for every search, so that all replicas of the service see the same judgements.
 
@@ -129,6 +129,18 @@ class Clicks:
         return self._judged(events, index, headers) if events else []
 
     def _judged(self, events: Sequence[UbiEvent], index: str, headers: Headers) -> list[Judgement]:
+        """Derive relevance judgements of documents from a user's events.
+
+        Events without a known query, and objects that are not documents of the index, are counted and left out.
+
+        Args:
+            events: The events of the user, for example clicks.
+            index: The name of the searched index.
+            headers: The caller's HTTP headers, which are passed on to the engine.
+
+        Returns:
+            The latest judgements, oldest first, at most MAX_JUDGEMENTS.
+        """
         queries = self._queries_of(events)
         known = [event for event in events if event.query_id in queries or event.text]
         self.count("read_unknown_query", len(events) - len(known))
@@ -247,6 +259,18 @@ def document_ids(engine: Engine, index: str, objects: Collection[Object], header
 
 
 def _ids_by_field(engine: Engine, index: str, field: str, names: Sequence[str], headers: Headers) -> dict[str, str]:
+    """Look up the documents that have certain values in a field. See :func:`document_ids`.
+
+    Args:
+        engine: The search engine.
+        index: The name of the index.
+        field: The name of the field, or "" if the values are document ids.
+        names: The values.
+        headers: The caller's HTTP headers, which are passed on to the engine.
+
+    Returns:
+        The document id for each value. Values that match no document or several documents are left out.
+    """
     ids: dict[str, set[str]] = defaultdict(set)
     clauses = [{"terms": {exact: list(names)}} for exact in (field, f"{field}.keyword")]
     for clause in clauses if field else [{"ids": {"values": list(names)}}]:

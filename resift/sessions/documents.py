@@ -1,4 +1,4 @@
-"""Loads the texts, vectors and tokens of judged documents."""
+"""Load the texts, vectors and sparse tokens of judged documents."""
 
 from __future__ import annotations
 
@@ -95,9 +95,9 @@ def learned_text(source: Mapping[str, Any], fields: Sequence[str]) -> str:
 
 
 def unreadable_note(documents: Sequence[JudgedDocument]) -> list[str]:
-    """Return a note if no judged document has a text to learn from. Otherwise, return an empty list.
+    """Return a note for the user if the marks had no effect, because no judged document has a text to learn from.
 
-    Documents have no readable text if their index stores neither ``_source`` nor the fields themselves, for example.
+    This happens if the index stores neither ``_source`` nor the fields themselves, for example.
 
     Args:
         documents: The judged documents of a session.
@@ -228,6 +228,7 @@ class FieldLoader:
         return {id: values.get(id, ()) for id in ids}
 
     def _fetch_tokens(self, index: str, ids: Sequence[str], field: str, headers: Headers) -> dict[str, Tokens]:
+        """Read the sparse tokens and their weights from a field of some documents, by document id."""
         tokens_by_id: dict[str, Tokens] = {}
         for id, values in self._engine.field_values(index, ids, field, headers).items():
             tokens = {}
@@ -256,6 +257,7 @@ class FieldLoader:
             return self._fetch_encoded(text, headers) if cached is None and not self._failures.get(key) else cached
 
     def _fetch_encoded(self, text: TextToEncode, headers: Headers) -> Any:
+        """Let the engine encode a query text, and cache the result or the failure. See :meth:`_encoded`."""
         key = (text, str(headers))
         try:
             if text.tokens:
@@ -270,4 +272,5 @@ class FieldLoader:
 
 
 def _size_in_bytes(value: Any) -> int:
+    """Return the approximate size of a vector, or of the sparse tokens of a document, in the cache."""
     return _ENTRY_BYTES + (value.nbytes if isinstance(value, np.ndarray) else _TOKEN_BYTES * len(value))

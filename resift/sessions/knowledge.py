@@ -1,7 +1,7 @@
-"""Loads the knowledge of a session for a search.
+"""Load the data about a session that the rewriting of a search needs.
 
 Each search needs the session, the clicks of its client, the judged documents and a sample of the index.
-:class:`KnowledgeLoader` reads each of them once, learns from the judgements, and keeps the part that concerns the
+:class:`KnowledgeLoader` reads each of them once, learns from the judgements, and selects the part that applies to the
 query.
 """
 
@@ -74,7 +74,9 @@ class EncodedQuery(NamedTuple):
 def _session_key(
     info: IndexInfo, options: Options, judgements: Sequence[Judgement], needs: Needs, headers: Headers
 ) -> Hashable:
-    """Return a cache key for the data that a search in a session needs.
+    """Return a key that identifies the data that a search in a session needs.
+
+    :class:`KnowledgeLoader` uses the key to remember that the data is already in its caches.
 
     Args:
         info: The description of the searched index. The key depends on its name.
@@ -257,6 +259,12 @@ class KnowledgeLoader:
             self._fill_caches(key, info, options, needs, headers, judgements)
 
     def _fill_caches(self, key: Hashable, *arguments: Any) -> None:
+        """Load the knowledge about a session only to fill the caches, and record that this was done.
+
+        Args:
+            key: The key of the data, from :func:`_session_key`.
+            *arguments: The arguments of :meth:`_knowledge`.
+        """
         self._knowledge(*arguments)
         self._loaded.put(key, True)
 
@@ -437,6 +445,7 @@ class KnowledgeLoader:
             return cached | (self._fetch_readable(index, still_missing, headers) if still_missing else {})
 
     def _cached(self, index: str, ids: Sequence[str], headers: Headers) -> dict[str, Content]:
+        """Return the vectors and texts of those documents that are in the cache, by document id."""
         caller = str(headers)
         return self._contents.get_all({id: (index, id, caller) for id in ids})
 

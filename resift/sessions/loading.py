@@ -1,4 +1,4 @@
-"""Background threads that load what sessions need."""
+"""Background threads that load the data of sessions into caches."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ class Loader:
             threading.Thread(target=self._serve, name="loader", daemon=True).start()
 
     def _serve(self) -> None:
+        """Run the queued calls one after the other. This is the endless loop of each thread."""
         while True:
             self._queue.get()()
 
@@ -102,6 +103,13 @@ class Loader:
         return True
 
     def _run(self, key: Hashable, work: Callable[[], object], future: Future[None]) -> None:
+        """Call a function in a thread of the pool, and report its end or its error to the waiting callers.
+
+        Args:
+            key: The key of the call, which is then no longer pending.
+            work: The function to call.
+            future: The object on which the callers wait.
+        """
         failure: Exception | None = None
         try:
             work()

@@ -69,6 +69,7 @@ class Samples:
         return self._cache.get_or_load(key, lambda: self._drawn(info, headers, field))
 
     def _drawn(self, info: IndexInfo, headers: Headers, field: str) -> Background:
+        """Read the vectors of random documents from the engine. See :meth:`draw`, which caches the result."""
         try:
             drawn = self.engine.sample(info.name, _SAMPLE_SIZE, False, field, headers).vectors
         except ResiftError as error:
@@ -95,7 +96,7 @@ class WordSelector:
         self._cache: TtlCache[float] = TtlCache(_CACHED_WORDS, _SECONDS)
 
     def select(self, feedback: Feedback | None, info: IndexInfo, headers: Headers = None) -> dict[str, float]:
-        """Select at most 25 expansion words.
+        """Select at most 25 expansion words for a query in an index.
 
         The candidates are the words that a session has learned from its judgements. The words with the largest
         weight · idf · log(1 + n) are selected, where n is the number of documents that contain the word. Words with

@@ -370,10 +370,10 @@ class Sessions:
         return _decoded(id, stored), stored
 
     def _read_for_writing(self, id: str) -> tuple[StoredSession | None, SessionRecord | None]:
-        """Read a session that the caller wants to create or extend.
+        """Read a session that the caller wants to create, or to which the caller wants to add judgements.
 
-        If the session belongs to another caller, the error message suggests to choose another id. Otherwise, this
-        method is the same as :meth:`_read`.
+        This method works like :meth:`_read`, with a different error message. If the session belongs to another caller,
+        the message suggests another id.
 
         Args:
             id: The id of the session.
@@ -430,6 +430,11 @@ class Sessions:
         )
 
     def _purge_now_and_then(self, now: float) -> None:
+        """Delete expired sessions from the store, at most once a minute.
+
+        Args:
+            now: The current time in Unix seconds.
+        """
         if now - self._purged > _PURGE_SECONDS:
             self._purged = now
             try:

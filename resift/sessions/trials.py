@@ -281,11 +281,24 @@ class Trials:
         return changed if current == trial and self._write(changed, stored) else None
 
     def _write(self, trial: Trial, stored: SessionRecord | None) -> bool:
+        """Write a trial to the store, and return whether it was written.
+
+        Args:
+            trial: The trial.
+            stored: The record to overwrite, or None for a new record. If another process has changed the record,
+                nothing is written.
+        """
         version = stored.version if stored else None
         record = SessionRecord(asdict(trial), trial.started + _RETENTION, [trial.index], version)
         return self.store.write(_key(trial.index), record)
 
     def _read(self, index: str, wait: bool = True) -> tuple[Trial | None, SessionRecord | None]:
+        """Read the trial of an index, and the record in which it is stored. See :meth:`find` for the arguments.
+
+        Returns:
+            A pair of the trial and its record. Both are None if there is no record. Only the trial is None if the
+            record is damaged.
+        """
         stored = self.store.read(_key(index), wait)
         try:
             values = {name: stored.body[name] for name in Trial.__dataclass_fields__} if stored else None
@@ -295,6 +308,7 @@ class Trials:
 
 
 def _key(index: str) -> str:
+    """Return the id under which the trial of an index is stored. No session has an id with a space."""
     return f"trial {index}"
 
 
