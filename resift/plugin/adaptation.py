@@ -88,14 +88,14 @@ class Adaptation(Protocol):
             model: The embedding model, whose vectors are weighed against BM25.
 
         Returns:
-            The weight, which is 0 if vectors do not improve the ranking. None if the index has too few documents for a
-            choice.
+            Search settings with the chosen weight in ``alpha``, which is 0 if vectors do not improve the ranking. None
+            if the index has too few documents for a choice.
         """
 
 
 @cache
 def adaptation() -> Adaptation:
-    """Load the functions that adapt word vectors to the documents of an index.
+    """Return the training functions of an optional package, which adapt word vectors to the documents of an index.
 
     An installed package, usually ``resift_lab``, provides these functions through the entry point
     ``resift.adaptation``.

@@ -88,7 +88,7 @@ def nodes_of(address: str) -> tuple[Node, ...]:
 
 
 def without_credentials(address: str) -> str:
-    """Remove user names and passwords from an address, so that it can be displayed or logged.
+    """Return an address without user names and passwords, so that it can be displayed or logged.
 
     >>> without_credentials("http://anna:secret@a:9200, http://b:9200")
     'http://a:9200,http://b:9200'

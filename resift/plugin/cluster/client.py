@@ -20,7 +20,7 @@ class Cluster:
     and EngineError if OpenSearch refuses the request.
 
     Args:
-        engine: The engine whose connections are used.
+        engine: The search engine that is connected to the cluster. The requests use its connections.
     """
 
     def __init__(self, engine: OpenSearchEngine) -> None:
@@ -31,8 +31,8 @@ class Cluster:
 
         Args:
             method: The HTTP method.
-            path: The path of the request.
-            body: The body of the request.
+            path: The path of the request, such as ``/_cluster/settings``.
+            body: The body of the request, which is sent as JSON. None for no body.
             **params: The URL parameters.
 
         Raises:
@@ -102,11 +102,13 @@ class Cluster:
                 self.update_index_settings(name, values)
 
     def plugins(self) -> set[str]:
-        """Return the names of the plugins on the nodes."""
+        """Return the names of the plugins that at least one node of the cluster has, such as ``opensearch-knn``."""
         return {row["component"] for row in self.request("GET", "/_cat/plugins", format="json")}
 
     def ml_objects(self, kind: str, name: str) -> list[tuple[str, dict[str, Any]]]:
-        """Find objects of ML Commons by their name. Several objects can have the same name.
+        """Find connectors, models or model groups of the plugin ML Commons by their name.
+
+        Several objects can have the same name.
 
         Args:
             kind: ``connectors``, ``models`` or ``model_groups``.
@@ -130,7 +132,7 @@ class Cluster:
 
         Args:
             model: The id of the model.
-            parameters: The parameters of the call.
+            parameters: The input of the model, under the names that its connector expects.
 
         Returns:
             The error message, or an empty string if the model answers.

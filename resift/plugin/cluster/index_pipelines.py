@@ -1,7 +1,7 @@
-"""The ingest pipeline of an index, which encodes new documents, and updates of its ingest and search pipelines.
+"""The ingest and search pipelines of individual indices: which pipelines an index should have, and their creation.
 
-The ingest pipeline ``resift-INDEX`` belongs to a single index, because the index determines which text fields are
-encoded, and which field stores the vectors of each model.
+The ingest pipeline ``resift-INDEX`` adds vectors to new documents. It belongs to a single index, because the index
+determines which text fields are encoded, and which field stores the vectors of each model.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ RESERVED_NAMES = ("ingest", *PIPELINES)
 
 
 class IngestPipeline(Pipeline):
-    """The ingest pipeline of an index. It encodes each new document, once for each embedding model.
+    """The ingest pipeline of an index, which adds a vector of each embedding model to each new document.
 
-    The pipeline must not refuse or delay a client's write. A document that cannot be encoded is therefore written
-    without a vector. The pipeline calls the installation's remote model for queries, because its connector has a short
-    time limit.
+    To encode a document, the pipeline calls the service through a remote model of ML Commons. It must not refuse or
+    delay a client's write. A document that cannot be encoded is therefore written without a vector. For the same
+    reason, the pipeline calls the remote model ``NAME-query``, which is meant for queries and has a short time limit.
 
     Args:
         cluster: The connection to the cluster.
@@ -75,8 +75,8 @@ class IngestPipeline(Pipeline):
 class IndexPipelines:
     """Determines which ingest and search pipelines each index should have.
 
-    This depends on the installations in the cluster, that is, the services and models that ``resift install`` connected
-    to it.
+    The pipelines call a Resift service. The available services and their models are the installations in the cluster,
+    which ``resift install`` created.
 
     Args:
         cluster: The connection to the cluster.
@@ -183,12 +183,14 @@ class IndexPipelines:
 
 
 def update_pipelines(cluster: Cluster, index: str, replace: bool = True, search: bool = True) -> list[str]:
-    """Create the missing pipelines of an index, and update outdated ones.
+    """Create the ingest and search pipelines that an index should have, and update outdated pipelines.
+
+    The pipelines depend on the vectors in the index, and on the services that are installed in the cluster.
 
     Args:
         cluster: The connection to the cluster.
         index: The name of the index.
-        replace: Whether to update existing pipelines.
+        replace: Whether to update existing pipelines. Otherwise, only missing pipelines are created.
         search: Whether to include the search pipeline. Otherwise, only the ingest pipeline is created or updated.
 
     Returns:
@@ -215,7 +217,7 @@ def update_pipelines(cluster: Cluster, index: str, replace: bool = True, search:
 
 
 def _desired_pipelines(cluster: Cluster, record: IndexRecord, search: bool) -> list[Resource]:
-    """Return the pipelines that an index should have.
+    """Return the ingest pipeline and the search pipelines that an index should have.
 
     Args:
         cluster: The connection to the cluster.
@@ -281,7 +283,7 @@ def remove_ingest_pipeline(cluster: Cluster, index: str) -> None:
 
 
 def _owners(pipeline: Mapping[str, Any]) -> frozenset[str]:
-    """Return the names of the installations whose services encode documents in an ingest pipeline.
+    """Return the names of the installations whose services an ingest pipeline calls to encode documents.
 
     An installation consists of the resources that ``resift install`` created for a service.
 

@@ -101,10 +101,10 @@ class IndexRecord:
         return next((entry for entry in self.known if entry.model == model), None)
 
     def superseded_by(self, entry: IndexInfo) -> list[IndexInfo]:
-        """Return the descriptions of the vectors that become superfluous when all documents have a new vector.
+        """Return the descriptions of the old vectors that become superfluous when all documents have a new vector.
 
-        These are the vectors of the same model in other fields, if ``resift attach`` has added these fields. New
-        vectors in a field that the user created replace nothing.
+        These are the vectors of the same model in other fields, if ``resift attach`` has added these fields. The result
+        is empty if the new vectors are in a field that the user created, because such vectors replace nothing.
 
         Args:
             entry: The description of the new vectors: their model, text fields and vector field.
@@ -119,10 +119,10 @@ class IndexRecord:
         ]
 
     def is_attached(self, entry: IndexInfo) -> bool:
-        """Return whether ``resift attach`` recorded some vectors in an existing index.
+        """Return whether a set of vectors came to the index by ``resift attach``.
 
         This includes vectors in a field that the user created. If the result is False, Resift created the index
-        together with these vectors.
+        together with these vectors, so ``resift detach`` must not remove them.
 
         Args:
             entry: The description of the vectors: their model, text fields and vector field.
@@ -201,7 +201,7 @@ class IndexRecord:
 
 
 def describe_tunings(cluster: Cluster) -> dict[str, list[str]]:
-    """Describe the search settings that were chosen for individual indices, such as the weight of vector similarity.
+    """Describe the search settings of all indices that have their own, such as the weight of vector similarity.
 
     Args:
         cluster: The connection to the cluster.

@@ -98,7 +98,10 @@ class Installer:
 
     @cached_property
     def has_native_plugin(self) -> bool:
-        """Whether all nodes have Resift's native plugin. It rewrites searches without ``resift install``."""
+        """Whether Resift's native plugin is installed on every node of the cluster.
+
+        If it is, searches can be rewritten without the resources that ``resift install`` creates.
+        """
         return NativePlugin.read(self.cluster).is_on_all_nodes
 
     def resources(self) -> Iterator[Resource]:
@@ -286,7 +289,10 @@ class Installer:
                 )
 
     def setting_changes(self) -> list[Change]:
-        """Return the necessary changes to cluster settings. There are none if a provider manages the cluster."""
+        """Return the changes to cluster settings that are necessary before the cluster can call the service.
+
+        The result is empty if a provider manages the cluster, or if plugins are missing.
+        """
         # Without the plugin ML Commons, OpenSearch refuses its settings.
         return [] if self.missing_plugins or self.installation.managed else self.settings.required_changes()
 
@@ -331,7 +337,11 @@ class Installer:
 
 
 def check_service_url(url: str) -> None:
-    """Raise BadInput if a URL cannot be the address of the service."""
+    """Raise BadInput if a URL cannot be the address of the Resift service.
+
+    The URL needs the scheme http or https and a host. A user name in the URL is refused, because it would be visible to
+    everybody who may read the index templates of the cluster.
+    """
     parts, printable = urlsplit(url), without_credentials(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         message = f"{printable!r} is not the address of a service"

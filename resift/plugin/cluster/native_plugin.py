@@ -39,7 +39,7 @@ _FAILURES = {
 
 @dataclass(frozen=True)
 class NativePlugin:
-    """The installations of Resift's plugin on the nodes of a cluster.
+    """The nodes of a cluster, and the version of Resift's native OpenSearch plugin on each of them.
 
     Attributes:
         versions: The version of the plugin on each node, by node name, or None if the node lacks the plugin.
@@ -49,7 +49,7 @@ class NativePlugin:
 
     @classmethod
     def read(cls, cluster: Cluster) -> NativePlugin:
-        """Request the plugins of all nodes of a cluster.
+        """Ask a cluster which version of Resift's plugin each of its nodes has.
 
         Args:
             cluster: The connection to the cluster.
@@ -60,17 +60,20 @@ class NativePlugin:
 
     @property
     def is_on_all_nodes(self) -> bool:
-        """Whether all nodes have the plugin, so that search pipelines may contain its processor."""
+        """Whether Resift's plugin is installed on every node of the cluster.
+
+        Only then can a search pipeline use the plugin's processor.
+        """
         return not self.nodes_without
 
     @property
     def is_on_no_node(self) -> bool:
-        """Whether no node has the plugin."""
+        """Whether Resift's plugin is missing on every node of the cluster."""
         return len(self.nodes_without) == len(self.versions)
 
     @property
     def nodes_without(self) -> list[str]:
-        """The names of the nodes that lack the plugin."""
+        """The names of the nodes on which Resift's plugin is missing."""
         return [node for node, version in self.versions.items() if version is None]
 
 
@@ -83,7 +86,7 @@ def _version(plugins: Sequence[Mapping[str, str]]) -> str | None:
 
 
 def install_command(opensearch_version: str) -> str:
-    """Return the command that installs the plugin on a node.
+    """Return the shell command that installs Resift's plugin on a node, as advice for the user.
 
     Args:
         opensearch_version: The version of OpenSearch. The plugin must be built for exactly this version.
@@ -92,10 +95,10 @@ def install_command(opensearch_version: str) -> str:
 
 
 def system_urls(cluster: Cluster) -> list[str]:
-    """Return the URLs of the service that the cluster calls for searches in a session without any search pipeline.
+    """Return the URLs of the service that the cluster calls for searches in a session, even without a search pipeline.
 
-    OpenSearch 3.3 and later can add the plugin's processor to searches by itself, if a cluster setting enables this.
-    Otherwise, the result is empty.
+    OpenSearch 3.3 and later can add the processor of Resift's plugin to all searches by itself, if a cluster setting
+    enables this. If it does not, the result is empty.
 
     Args:
         cluster: The connection to the cluster.
@@ -110,10 +113,10 @@ def _list(value: str | list[str] | None) -> list[str]:
 
 
 def rewriting_error(cluster: Cluster, index: str, pipeline: str) -> str:
-    """Send a search in a session through a search pipeline, and check that the node gets an answer of the service.
+    """Send a search with a session through a search pipeline, to check that the node can call the service.
 
-    This test is needed because a search does not report an error of the service, but runs without rewriting. Therefore,
-    the function compares the counters of the node before and after the search.
+    A search does not fail if the service does not answer, but runs without rewriting. The function therefore compares
+    the counters of rewritten and failed searches that the plugin keeps on the node, before and after the search.
 
     Args:
         cluster: The cluster. If its engine knows several nodes, only one of them is tested.

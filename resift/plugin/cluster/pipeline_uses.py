@@ -44,7 +44,7 @@ class PipelineUse:
 
 
 def uses_of(cluster: Cluster, pipelines: Collection[str], kind: str) -> list[PipelineUse]:
-    """Return all places in a cluster where some pipelines are used.
+    """Return all places in a cluster where an index, a template or another pipeline uses one of the given pipelines.
 
     Args:
         cluster: The connection to the cluster.
@@ -56,7 +56,7 @@ def uses_of(cluster: Cluster, pipelines: Collection[str], kind: str) -> list[Pip
 
 
 def pipeline_uses(cluster: Cluster) -> Iterator[PipelineUse]:
-    """Yield all uses of pipelines in a cluster: by indices, by all kinds of templates, and by ingest pipelines."""
+    """Yield all places in a cluster where an index, a template or an ingest pipeline names a pipeline."""
     for kind, name, body in _bodies(cluster):
         for path, value in leaves(body):
             for setting in _SETTINGS:
@@ -93,7 +93,7 @@ def refuse_if_used(uses: Sequence[PipelineUse], condition: str = "") -> None:
     OpenSearch refuses writes and searches that name a missing pipeline.
 
     Args:
-        uses: The uses of the pipelines.
+        uses: The places where the pipelines are used.
         condition: A text that the error message adds to its advice to detach an index. For example, ", if it is a
             clone" gives "resift detach NAME, if it is a clone, or unset it first".
 

@@ -122,11 +122,11 @@ def common_default(defaults: Iterable[str | None]) -> str | None:
 def lost_defaults(
     groups: Iterable[SearchGroup], before: Defaults, after: Defaults, original: Callable[[str | None], str | None]
 ) -> Iterator[LostDefault]:
-    """Yield the groups whose searches lose their default search pipeline.
+    """Yield the groups of indices whose searches lose their default search pipeline because of Resift's changes.
 
-    This happens if only some indices of a group get a new default pipeline: OpenSearch then applies none. A copy that
-    Resift created counts as the pipeline that was copied. A group whose template creates indices is also checked for
-    the time when it has a new index.
+    This happens if only some indices of a group get a new default pipeline, because OpenSearch then applies no default
+    pipeline to searches of the group. A copy that Resift created counts as the original pipeline. If a template will
+    add new indices to a group, the group is checked once as it is, and once with such a new index.
 
     Args:
         groups: Groups of indices that are searched together, for example through an alias.
@@ -146,7 +146,7 @@ def lost_defaults(
 
 
 def searched_together(groups: Iterable[SearchGroup], indices: Iterable[str], defaults: Defaults) -> set[str]:
-    """Return the indices that must get a new default search pipeline together.
+    """Return all indices that must get a new default search pipeline at the same time as some given indices.
 
     OpenSearch applies a default pipeline to a search of several indices only if these indices have no other default
     pipeline. If some indices of an alias got a new one, searches of the alias would lose their default pipeline.
@@ -173,10 +173,10 @@ def searched_together(groups: Iterable[SearchGroup], indices: Iterable[str], def
 
 
 def read_groups(cluster: Cluster, attached_names: Iterable[str] = ()) -> SearchGroups:
-    """Read the groups of indices that are searched together from a cluster.
+    """Find the groups of indices in a cluster that are searched together, for example through an alias.
 
-    These are the indices of each alias and data stream, and the indices that match the patterns of a template with a
-    default search pipeline.
+    There is a group for each alias and each data stream. There is also a group for each pattern of a template that
+    gives new indices a default search pipeline.
 
     Args:
         cluster: The connection to the cluster.
@@ -196,7 +196,7 @@ def read_groups(cluster: Cluster, attached_names: Iterable[str] = ()) -> SearchG
 
 
 def default_of(settings: Mapping[str, str]) -> str | None:
-    """Return the default search pipeline of an index, or None.
+    """Return the name of the default search pipeline in the settings of an index, or None if there is none.
 
     Args:
         settings: The settings of the index, under flat names such as ``index.search.default_pipeline``.

@@ -130,10 +130,10 @@ class ClusterSettings:
         return planned_changes(self.cluster.effective_settings(), self.url, is_private)
 
     def with_originals(self, originals: dict[str, Any], changes: Sequence[Change]) -> dict[str, Any]:
-        """Record the original values of settings that are about to change.
+        """Add the original values of settings that are about to change to a record, so that they can be restored later.
 
         Args:
-            originals: The original values that are already recorded. Missing values are added to this dictionary.
+            originals: The recorded original values, by setting. Missing values are added to this dictionary.
             changes: The changes that are about to be made.
 
         Returns:

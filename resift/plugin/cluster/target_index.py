@@ -170,7 +170,7 @@ class Target:
         return model_field  # OpenSearch refuses this if somebody has mapped the field differently
 
     def count(self, query: dict[str, Any]) -> int:
-        """Return the number of documents that match a query."""
+        """Return the number of documents of this index that match a query clause."""
         return self.cluster.count(self.name, query)
 
     def begin(self, entry: IndexInfo, model: ModelDescription) -> Target:
@@ -191,13 +191,13 @@ class Target:
         return self.change_record(lambda record: _begin_filling(record, entry), field)
 
     def switch(self, entry: IndexInfo) -> Target:
-        """Make searches use the vectors that an entry describes, by recording this in the mapping of the index.
+        """Make searches of the index use other vectors, by recording this in the ``_meta`` of the index mapping.
 
         Args:
             entry: The description of the vectors: their model, text fields and vector field.
 
         Returns:
-            A description of the index with the new record.
+            The index with the new record.
         """
         return self.change_record(lambda record: record.with_current(entry))
 
@@ -284,7 +284,7 @@ def find_targets(cluster: Cluster, name: str) -> list[Target]:
 
 
 def settings_of(cluster: Cluster, name: str) -> dict[str, dict[str, str]]:
-    """Return the settings of all indices that a name refers to, by index name.
+    """Return the settings of all indices that a name refers to, by index name. System indices are left out.
 
     Args:
         cluster: The connection to the cluster.

@@ -60,11 +60,11 @@ def fingerprint(text: str) -> str:
 
 
 def batch_size(bags: str | None) -> int:
-    """Return how many documents an ingest pipeline encodes with one request to the service.
+    """Return the number of documents that an ingest pipeline sends to the service in one request, to be encoded.
 
     Args:
-        bags: The field with bags of vectors that the model encodes, or None if it encodes texts. A bag can have a
-            million characters, and the service accepts 8 MiB per request.
+        bags: The document field with a list of vectors (a bag) that the model encodes, or None if it encodes texts. A
+            bag can have a million characters of JSON, and the service accepts 8 MiB per request.
     """
     return 128 if bags is None else 4
 

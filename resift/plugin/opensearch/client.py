@@ -82,7 +82,7 @@ class JsonSerializer(JSONSerializer):  # type: ignore[misc]
 
 
 def to_json(value: Any) -> str:
-    """Convert a value to JSON text in the same way as the client does for requests."""
+    """Convert a value to JSON text, in the same way as the OpenSearch client converts the bodies of requests."""
     text: str = JsonSerializer().dumps(value)
     return text
 
@@ -242,7 +242,7 @@ def translate_error(error: TransportError) -> EngineError | NotFound:
 
 
 def _access_error(status: int, reason: str) -> EngineError | None:
-    """Return the error for a response that denies access.
+    """Return the exception for an error response that denies access, or None for other error responses.
 
     Either OpenSearch did not accept the credentials, or a remote model called another service and that service refused
     the call.

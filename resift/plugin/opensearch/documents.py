@@ -53,7 +53,7 @@ def stored_json(document: Document, vector_field: str) -> str:
 
 
 def without_stored_vector(source: dict[str, Any]) -> dict[str, Any]:
-    """Return a copy of a document's fields without Resift's own fields, such as the vector field."""
+    """Return a copy of a document's ``_source`` without Resift's own fields, such as the vector field."""
     return {name: value for name, value in source.items() if not is_ours(name)}
 
 

@@ -93,11 +93,19 @@ class OpenSearchEngine(Engine):
         self.client.close()
 
     def ping(self) -> str:
-        """Return the product name and version of the cluster."""
+        """Return the product name and version of the cluster, such as ``opensearch 3.6.0``.
+
+        Raises:
+            UnsupportedCluster: If the server is not OpenSearch, or if its version is too old.
+        """
         return supported_version(call(self.client.info))
 
     def create(self, index: str, fields: Sequence[str], model: ModelDescription, analyzer: str = "english") -> None:
-        """Create an index, as :meth:`Engine.create` describes."""
+        """Create an index with mappings for its text fields and for the vectors of a model.
+
+        If the index already exists with the same fields and model, nothing is changed. :meth:`Engine.create` describes
+        the arguments and errors.
+        """
         check_index(index, fields, analyzer)
         info = IndexInfo.from_model(model, fields)
         body = {"settings": index_settings(analyzer), "mappings": mappings(fields, model, analyzer)}
@@ -282,7 +290,7 @@ class OpenSearchEngine(Engine):
         call(self.client.indices.delete, index=check_name(index))
 
     def refresh(self, index: str) -> None:
-        """Make all writes visible to searches."""
+        """Make all documents that were written to an index visible to searches."""
         call(self.client.indices.refresh, index=index)
 
     def bulk(self, index: str, documents: Sequence[Document], vector_field: str = VECTOR_FIELD) -> list[Rejection]:
@@ -314,10 +322,10 @@ class OpenSearchEngine(Engine):
         return sorted(rejected, key=lambda rejection: rejection.position)
 
     def bulk_lines(self, ids: Sequence[str], index: str, lines: Sequence[str], action: str) -> list[Rejection]:
-        """Send a bulk request to the cluster.
+        """Send a bulk request, whose lines the caller has prepared, to the cluster.
 
         Args:
-            ids: The ids of the documents.
+            ids: The ids of the documents, in the order of the lines.
             index: The name of the index.
             lines: All lines of the request body: an action line for each document and, depending on the action, the
                 document.
@@ -383,7 +391,7 @@ class OpenSearchEngine(Engine):
         return [_result(response, field) for response, field in zip(responses, vector_fields, strict=False)]
 
     def _prepare(self, index: str, body: Body, vectors: str | None, headers: Headers) -> Body:
-        """Return the search body to send to OpenSearch, which skips the default search pipeline if possible.
+        """Return the search body to send to OpenSearch. It skips the default search pipeline of the index if possible.
 
         The pipeline is skipped if it does nothing except rewrite searches. All searches that this engine sends are
         already rewritten, or must not be rewritten. With the pipeline, the cluster would call the service again, which
@@ -436,7 +444,11 @@ class OpenSearchEngine(Engine):
         vectors: str | None = None,
         headers: Headers = None,
     ) -> SearchResult:
-        """Return random documents of an index, as :meth:`Engine.sample` describes."""
+        """Return random documents of an index.
+
+        The same arguments return the same documents as long as the index does not change. :meth:`Engine.sample`
+        describes the arguments.
+        """
         return self.search(index, _sample_body({}, size, source, _SAMPLE_SEED), vectors, headers)
 
     def sample_matches(
@@ -522,7 +534,10 @@ class OpenSearchEngine(Engine):
         ids: Sequence[str] | None = None,
         query: Body | None = None,
     ) -> Iterator[Document]:
-        """Yield the documents of an index, as :meth:`Engine.scan` describes."""
+        """Yield all documents of an index with their vectors, or only the documents that the arguments select.
+
+        :meth:`Engine.scan` describes the arguments.
+        """
         filters: list[Body] = []
         if missing:
             filters.append({"bool": {"must_not": [{"exists": {"field": vector_field}}]}})
@@ -583,7 +598,12 @@ class OpenSearchEngine(Engine):
 
 
 def _info(index: str, mappings: dict[str, Any]) -> IndexInfo:
-    """Read the description of a single index from its mapping."""
+    """Create the description of an index, with its text fields, vectors and search settings, from its mapping.
+
+    Args:
+        index: The name of the index.
+        mappings: The mapping of the index.
+    """
     meta = mappings.get("_meta", {})
     info = IndexInfo.from_meta(index, meta.get("resift") or {})
     return replace(
@@ -624,7 +644,7 @@ def _bucket_value(bucket: dict[str, Any]) -> Any:
 
 
 def _version(hit: dict[str, Any]) -> tuple[int, int, str | None]:
-    """Return the version of a document, which a conditional write needs.
+    """Return the version of a document, so that a later write can fail if the document has changed in the meantime.
 
     Returns:
         The sequence number, the primary term and the routing of the document.

@@ -187,10 +187,9 @@ class FailoverTransport(Transport):  # type: ignore[misc]
 
 
 def _is_quick_and_repeatable(method: str, url: str) -> bool:
-    """Return whether a request is quick and repeatable.
+    """Return whether a request is normally answered at once, and may be sent again to another node.
 
-    A quick request is normally answered at once, unlike a bulk request. A repeatable request may be sent to another
-    node.
+    Requests that only read and requests for a single document are answered at once, unlike bulk requests.
 
     Args:
         method: The HTTP method.

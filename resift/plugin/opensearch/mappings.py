@@ -141,7 +141,7 @@ def exact_names(mapping: dict[str, Any]) -> list[str]:
     """Return the names of the fields in a mapping that can be filtered by exact values.
 
     These fields support ``term`` queries and ``terms`` aggregations. Fields inside nested objects are left out, because
-    they need ``nested`` queries.
+    they can only be searched by ``nested`` queries. Resift's own fields are left out, too.
     """
     return [
         name

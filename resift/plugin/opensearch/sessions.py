@@ -88,7 +88,7 @@ class OpenSearchSessionStore(SessionStore):
         return _stored(response["_source"], (response["_seq_no"], response["_primary_term"]))
 
     def _get(self, id: str, wait: bool) -> dict[str, Any]:
-        """Request the document of a session, and return the response.
+        """Request the document that stores a session, and return OpenSearch's response.
 
         Args:
             id: The id of the session.
@@ -140,7 +140,12 @@ class OpenSearchSessionStore(SessionStore):
         return response.get("status") == 409 and self._is_stored(id, write_id)
 
     def _is_stored(self, id: str, write_id: str) -> bool:
-        """Return whether the stored version of a session comes from the write with the id ``write_id``."""
+        """Return whether a session, as it is stored now, was written by a certain write of this store.
+
+        Args:
+            id: The id of the session.
+            write_id: The random id that the write has stored in the session.
+        """
         response = self._call(self.client.get, index=self.index, id=f"{_KEY}{id}", params={"ignore": 404})
         session = response["_source"].get("session") if response.get("found") else None
         return isinstance(session, dict) and session.get(_WRITE) == write_id
@@ -165,7 +170,7 @@ class OpenSearchSessionStore(SessionStore):
         return ((hit["_id"].removeprefix(_KEY), hit["_source"].get("indices")) for hit in hits)
 
     def _hits(self, body: dict[str, Any]) -> list[dict[str, Any]]:
-        """Return all hits of a search body, or no hits if the index does not exist."""
+        """Search the index of the stored sessions, and return all hits, or no hits if the index does not exist."""
         try:
             self._refresh()
             # Reading all hits here raises errors here, and not in the caller's loop.

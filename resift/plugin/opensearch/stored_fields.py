@@ -71,7 +71,9 @@ def _single(values: Sequence[Any]) -> Any:
 
 
 def _text(terms: Mapping[str, Any]) -> str:
-    """Return the words of a field in order, or in any order if their positions are not stored.
+    """Return the text of a field, rebuilt from its term vector.
+
+    The text contains the analyzed words in order, or in alphabetical order if the term vector has no positions.
 
     Args:
         terms: The terms of a field in the answer of ``_mtermvectors``.

@@ -144,7 +144,9 @@ class OpenSearchUbiLog(UbiLog):
         return {str(hit["_source"].get("query_id")): UbiQuery.read(hit["_source"]) for hit in hits}
 
     def _hits(self, kind: str, body: dict[str, Any], source: Sequence[str]) -> list[dict[str, Any]]:
-        """Run a search with a short time limit, and return its hits. If the index does not exist, there are no hits.
+        """Search one index of the log with a short time limit, and return the hits.
+
+        If the index does not exist, there are no hits.
 
         Args:
             kind: The kind of entries to search: queries or events.
@@ -219,7 +221,9 @@ class OpenSearchUbiLog(UbiLog):
         return (hit for hit in hits if client in [text_of(hit["_source"].get(field)) for field in _PERSON_FIELDS])
 
     def _scroll(self, kind: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield all hits of a search. If the index does not exist, there are no hits.
+        """Yield all hits of a search in one index of the log, page by page.
+
+        If the index does not exist, there are no hits.
 
         Args:
             kind: The kind of entries to search: queries or events.

@@ -1,4 +1,4 @@
-"""Attaching searches: Resift's processor is added to the search pipeline that the searches of an index use."""
+"""Attaching searches: adding Resift's request processor to a search pipeline, so that Resift rewrites searches."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ class SearchAttachment:
         pipeline: The name of the search pipeline that gets the processor. None to choose the pipeline as described
             above.
         default: Whether to rewrite searches that name no pipeline as well.
-        advise: Whether an error suggests other names that can be attached.
+        advise: Whether the message of an error suggests other names to attach, such as an alias of the index.
 
     Attributes:
         originals: The default search pipelines of the indices without Resift, by index name.
         pipeline: The name of the pipeline that will contain the processor.
         base: The name of the pipeline that will be copied, or None.
-        sharing: The other users of the copied pipeline.
+        sharing: The other indices and templates that use the copied pipeline.
         changed: The original default pipelines of the indices whose default pipeline will change, by index name.
         without: The names of the indices whose default pipeline stays without the processor. Their searches are only
             rewritten if they name :attr:`pipeline`. Empty if ``default`` is True.
@@ -102,7 +102,9 @@ class SearchAttachment:
         return self.pipeline in self.pipelines and self.defaults[index] == self.pipeline
 
     def _pipeline_in_use(self) -> str | None:
-        """Return the name of a user's own pipeline that already rewrites searches of the attached index or alias.
+        """Return the name of a user's own pipeline to which an earlier ``resift attach`` has added the processor.
+
+        Only pipelines that rewrite the searches of the name to attach are considered.
 
         Returns:
             The name of the pipeline. None if there is no such pipeline. Also None if one of the attached indices has a
@@ -151,7 +153,7 @@ class SearchAttachment:
         return bool(self.sharing) or self._belongs_to_other_name(source) or (chosen is None and self._uses_copy())
 
     def _uses_copy(self) -> bool:
-        """Return whether an index or a template uses the search pipeline that Resift has created for the attached name.
+        """Return whether Resift has created a search pipeline for the name to attach, and an index or template uses it.
 
         Such a pipeline is usually a copy of the original search pipeline, with Resift's processor added.
         """
@@ -160,7 +162,7 @@ class SearchAttachment:
         return is_copy and bool(uses_of(self.cluster, {self.own_name}, "search pipeline"))
 
     def _belongs_to_other_name(self, pipeline: str) -> bool:
-        """Return whether Resift created a search pipeline for another index, alias, pattern or data stream.
+        """Return whether Resift created a search pipeline for a name other than the name to attach.
 
         Args:
             pipeline: The name of the search pipeline.
@@ -181,7 +183,7 @@ class SearchAttachment:
         return rewriter.index if rewriter else None
 
     def _shared_defaults(self, advise: bool) -> SharedDefaults:
-        """Find out how the new default search pipeline of the indices changes searches that also reach other indices.
+        """Find out how the new default search pipeline affects searches that also reach other indices.
 
         For example, a search of an alias reaches all indices of the alias. OpenSearch applies no default pipeline to a
         search if the indices have different default pipelines.
@@ -204,9 +206,9 @@ class SearchAttachment:
         return shared
 
     def _is_attachable(self, name: str) -> bool:
-        """Return whether ``resift attach --default-pipelines`` would succeed for a name other than :attr:`name`.
+        """Return whether ``resift attach --default-pipelines`` would succeed for another name.
 
-        An error message can then suggest the other name.
+        The message of an error suggests the other name only if this is the case.
 
         Args:
             name: The name of an alias, a data stream or a pattern, or a comma-separated list of indices.
@@ -218,7 +220,10 @@ class SearchAttachment:
         return True
 
     def _other_uses(self, pipeline: str) -> list[PipelineUse]:
-        """Return the uses of a search pipeline by other indices, and by templates that create other indices."""
+        """Return the places where other indices, or templates that create other indices, use a search pipeline.
+
+        Other indices are indices that do not belong to the name to attach.
+        """
         other_uses = []
         for use in uses_of(self.cluster, {pipeline}, "search pipeline"):
             is_own_use = use.name in self.settings if use.kind == "index" else self._creates_only_own_indices(use)
@@ -227,13 +232,14 @@ class SearchAttachment:
         return other_uses
 
     def _creates_only_own_indices(self, use: PipelineUse) -> bool:
-        """Return whether all indices that an index template creates belong to the name that the user attaches.
+        """Return whether an index template creates only indices that belong to the name to attach.
 
         For example, if the user attaches ``logs-*``, this is true for a template with the pattern ``logs-shop-*``. It
         is also true for a template that adds its indices to the attached alias.
 
         Args:
-            use: A use of the search pipeline by an index template. For other kinds of uses, the result is False.
+            use: The place where the search pipeline is used. If this is not a template that creates indices, the result
+                is False.
         """
         for template in read_templates(self.cluster):
             if (template.kind, template.name) == (use.kind, use.name):
@@ -284,7 +290,7 @@ class SearchAttachment:
                     raise BadInput(message, value=index, expected=f"no --default-pipelines, or no {block}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the change as a JSON object."""
+        """Return the planned change of pipelines and settings as a JSON object."""
         return {
             "pipeline": self.pipeline,
             "copy_of": self.base,
@@ -298,7 +304,7 @@ class SearchAttachment:
         return Rewriter.read(self.pipelines.get(self.pipeline))
 
     def lines(self, is_native: bool) -> list[str]:
-        """Return the change as lines of text for the user.
+        """Return the planned change of pipelines and settings as lines of text for the user.
 
         Args:
             is_native: Whether the processor of Resift's native plugin is used.
@@ -331,7 +337,7 @@ class SearchAttachment:
         return [*lines, *(self.shared.lines() if self.shared else ())]
 
     def _origin(self) -> str:
-        """Describe the origin of the search pipeline, for the end of a sentence.
+        """Describe where the search pipeline comes from, as the end of a line of the plan.
 
         Returns:
             For example, ", a new pipeline", or ", a copy of shop-pipeline, which is also used by index products". Empty
@@ -346,7 +352,7 @@ class SearchAttachment:
         return f", a copy of {self.base}, which is also used by {users}"
 
     def run_native(self, urls: tuple[str, ...]) -> SearchPipeline:
-        """Add the processor of Resift's native plugin, and change the default search pipelines of the indices.
+        """Add the processor of Resift's native plugin to the search pipeline, and change default pipelines as planned.
 
         Args:
             urls: The URLs at which the nodes reach the service.
@@ -360,7 +366,7 @@ class SearchAttachment:
         return self._run(Rewriter("", self.name, urls=urls), "")
 
     def run(self, installation: str, model_id: str, model: str = "") -> SearchPipeline:
-        """Add the processor ``ml_inference``, and change the default search pipelines of the indices.
+        """Add the processor ``ml_inference`` to the search pipeline, and change default pipelines as planned.
 
         Args:
             installation: The name of the installation (created by ``resift install``) whose service rewrites the
@@ -377,7 +383,7 @@ class SearchAttachment:
         return self._run(Rewriter(installation, self.name, model), model_id)
 
     def _run(self, rewriter: Rewriter, model_id: str) -> SearchPipeline:
-        """Add a processor to the search pipeline, and change the default search pipelines of the indices.
+        """Add a processor to the search pipeline, and change the default search pipelines of the indices as planned.
 
         Args:
             rewriter: The processor, without a record of the original default pipelines.
@@ -401,7 +407,7 @@ class SearchPlan(Plan):
     Running the plan changes search pipelines and the settings of the index, but no documents.
 
     Args:
-        engine: The engine that is connected to the cluster.
+        engine: The search engine that is connected to the cluster.
         name: The name of an index, alias or data stream, or a pattern.
         pipeline: The name of the search pipeline that gets Resift's processor, or None to choose it as
             :class:`SearchAttachment` describes.
@@ -468,7 +474,9 @@ class SearchPlan(Plan):
         )
 
     def _run_ml_inference(self) -> SearchPipeline:
-        """Add the processor ``ml_inference``, which calls the remote model of the installation.
+        """Carry out the plan with the processor ``ml_inference``, for a cluster without Resift's native plugin.
+
+        The processor calls a remote model, which ``resift install`` created (the installation).
 
         Returns:
             The changed pipeline.

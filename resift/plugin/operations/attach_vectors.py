@@ -83,7 +83,7 @@ class AttachPlan(Plan):
             raise BadInput(message, value=options.service, expected="no --service, and resift install --service URL")
 
     def _check_learnable(self) -> None:
-        """Check that an embedding model can be trained and saved, before anything is planned.
+        """Check that an embedding model can be trained and saved. Call this before the documents are read.
 
         Raises:
             MissingExtra: If a package for training a model is missing.
@@ -98,7 +98,7 @@ class AttachPlan(Plan):
 
     @cached_property
     def searches(self) -> SearchAttachment:
-        """The part of the plan that makes Resift rewrite the searches of the indices.
+        """The part of the plan that adds Resift's processor to a search pipeline, so that Resift rewrites searches.
 
         Raises:
             BadInput: If Resift's processor cannot be added to the search pipeline, or if the settings of an index
@@ -181,7 +181,7 @@ class AttachPlan(Plan):
         An interrupted run that has written some vectors is continued without this test.
 
         Args:
-            attachments: The indices.
+            attachments: The objects that will add vectors to each index.
 
         Raises:
             BadInput: If vectors do not improve the ranking of any index, unless the option ``force`` is set.
@@ -200,16 +200,18 @@ class AttachPlan(Plan):
         )
 
     def _attach_searches(self, searches: SearchAttachment, model: Model) -> str | None:
-        """Make Resift rewrite the searches of the indices.
+        """Add Resift's processor to the search pipeline of the indices, so that Resift rewrites their searches.
 
-        Without Resift's native plugin, this requires that a service with this model is installed in the cluster.
+        If a node lacks Resift's native plugin, this is only possible after ``resift install`` for a service that has
+        the model.
 
         Args:
             searches: The planned change of search pipelines.
             model: The model that encoded the documents.
 
         Returns:
-            The name of the search pipeline, or None if no service with this model is installed.
+            The name of the search pipeline, or None if the processor could not be added, because the cluster has no
+            installation with the model.
         """
         if self.is_native:
             return searches.run_native(service_urls(self.cluster, self.options.service, searches.current)).name
@@ -289,7 +291,7 @@ class _IndexAttachment:
 
     @cached_property
     def weight(self) -> Tuning | None:
-        """The weight of the vectors in searches, or None if there are too few documents to choose it."""
+        """The best weight of vector similarity in searches, or None if the index has too few documents to choose it."""
         return adaptation().weigh_index(self.engine, self.target.name, self.plan.entry.fields, self.model)
 
     def run(self, stop: Stop) -> Result:
@@ -348,6 +350,8 @@ class _IndexAttachment:
 
     def _update_pipelines(self) -> list[str]:
         """Create or update the ingest pipeline of the index, which adds vectors to new documents.
+
+        If the user may not change pipelines, this is reported as a remark, not as an error.
 
         Returns:
             The kinds of pipelines that the index has afterwards: "ingest", and also "search" if Resift rewrites its

@@ -67,7 +67,7 @@ class DetachPlan(Plan):
         self.question = f"Detach {', '.join(names) or name}?"
 
     def _refuse_unattached(self, created: Sequence[str], model: str | None) -> None:
-        """Check that there is something to detach: rewritten searches, or vectors of the model.
+        """Raise an error if there is nothing to detach: neither rewritten searches, nor vectors of the model.
 
         Args:
             created: The names of the indices that Resift itself created with vectors of the model. Such vectors cannot
@@ -147,19 +147,19 @@ class _IndexDetachment:
             refuse_if_used(other_uses, ", if it is a clone")
 
     def _removes_use(self, kind: str, name: str, setting: str) -> bool:
-        """Return whether a use of the index's ingest pipeline ends when the index is detached.
+        """Return whether detaching the index also stops a resource from using the ingest pipeline of the index.
 
-        This is the case if a setting of the index itself names the pipeline, because detaching resets this setting.
+        True only if the resource is the index itself, and detaching resets the setting that names the pipeline.
 
         Args:
-            kind: The kind of resource that uses the pipeline, such as "index".
-            name: The name of this resource.
-            setting: The setting of the resource that names the pipeline.
+            kind: The kind of the resource that uses the pipeline, such as "index" or "index template".
+            name: The name of the resource.
+            setting: The setting of the resource that names the pipeline, such as ``index.final_pipeline``.
         """
         return (kind, name) == ("index", self.target.name) and setting in self.settings
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the change as a JSON object."""
+        """Return the planned change of the index as a JSON object."""
         return {
             "index": self.target.name,
             "models": [entry.model for entry in self.entries],
@@ -169,7 +169,7 @@ class _IndexDetachment:
         }
 
     def lines(self) -> list[str]:
-        """Return the change as lines of text for the user."""
+        """Return the planned change of the index as lines of text for the user."""
         report = self.to_dict()
         lines = [f"{self.target.name}:"]
         if not self.is_recorded:
@@ -220,10 +220,10 @@ def _model_hash(model: str | None) -> str | None:
 
 
 def _settings(cluster: Cluster, name: str) -> dict[str, dict[str, str]]:
-    """Return the settings of all indices that a name refers to, by index name.
+    """Return the settings of all indices that a name to detach refers to, by index name.
 
-    The result is empty if the indices were deleted, but a search pipeline that Resift created for the name still
-    exists.
+    If the indices were deleted, the result is empty, as long as a search pipeline with Resift's processor for this
+    name still exists. The pipeline can then be detached.
 
     Args:
         cluster: The connection to the cluster.
@@ -276,16 +276,15 @@ def _record(cluster: Cluster, target: Target) -> IndexRecord:
 
 
 def _entries_to_remove(target: Target, model: str | None) -> list[IndexInfo]:
-    """Choose the entries of an index record whose vectors are removed from the index.
-
-    An entry of the record describes the vectors of one model.
+    """Choose the vectors that are removed from an index.
 
     Args:
         target: The index, with its mapping and settings.
         model: The hash of the model whose vectors are removed, or None for all vectors that ``resift attach`` added.
 
     Returns:
-        The chosen entries.
+        The entries of Resift's record of the index that describe these vectors. Each entry describes the vectors of one
+        model.
 
     Raises:
         BadInput: If the index has no vectors of the model, or if Resift created the index together with these vectors.

@@ -1,4 +1,4 @@
-"""Detaching searches: Resift's processor is removed from search pipelines, and default pipelines are restored."""
+"""Detaching searches: removing Resift's processor from search pipelines, and restoring default pipelines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ from resift.query.dsl import PIPELINE_PREFIX
 
 
 class SearchDetachment:
-    """A change that ends the rewriting of searches: processors are removed, and default search pipelines are restored.
+    """A change that makes Resift stop rewriting searches, by removing its processors from search pipelines.
+
+    Indices whose default search pipeline ``resift attach`` changed get their original default pipeline back.
 
     The object is false in a boolean context if there is nothing to change.
 
@@ -66,14 +68,14 @@ class SearchDetachment:
     def _defaults_to_restore(
         self, current_defaults: Mapping[str, str], names: Collection[str]
     ) -> Iterator[tuple[str, str | None]]:
-        """Yield the indices whose default search pipeline must change, each with its new default pipeline.
+        """Yield the indices whose default search pipeline must be restored, each with its original default pipeline.
 
         Args:
             current_defaults: The current default search pipelines, by index name.
             names: The names of indices, aliases, patterns and data streams whose searches are no longer rewritten.
 
         Yields:
-            The name of an index, and the name of its new default pipeline. None stands for no default pipeline.
+            The name of an index, and the name of its original default pipeline. None stands for no default pipeline.
         """
         for index, current in current_defaults.items():
             pipeline = self.pipelines.get(current, {})
@@ -116,8 +118,9 @@ class SearchDetachment:
         Args:
             index: The name of the index.
             attached_name: The index, alias or pattern that was attached.
-            names: The names that the user is detaching. If ``attached_name`` is among them, the result is False: its
-                pipeline is then removed, and :meth:`_defaults_to_restore` changes every index that uses the pipeline.
+            names: The names that the user is detaching. If ``attached_name`` is among them, the result is False,
+                because its pipeline is then removed, and :meth:`_defaults_to_restore` handles every index with the
+                pipeline.
         """
         if attached_name in names:
             return False
@@ -130,7 +133,7 @@ class SearchDetachment:
         return bool(self.rewriters or self.restored)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the change as a JSON object."""
+        """Return the planned change of pipelines and settings as a JSON object."""
         return {
             "search_pipelines": {
                 pipeline: "removed" if would_be_deleted(self.pipelines[pipeline]) else "without our processor"
@@ -140,7 +143,7 @@ class SearchDetachment:
         }
 
     def lines(self) -> list[str]:
-        """Return the change as lines of text for the user."""
+        """Return the planned change of pipelines and settings as lines of text for the user."""
         lines = [
             f"  {SEARCH_PIPELINE_SETTING} of {index} back to {before or 'unset'}"
             for index, before in self.restored.items()
@@ -156,7 +159,7 @@ class SearchDetachment:
         return [f"  still attached through {name}: resift detach {shlex.quote(name)}" for name in self.still_attached]
 
     def run(self) -> None:
-        """Restore the default pipelines, and remove the processors."""
+        """Restore the default search pipelines of the indices, and remove Resift's processors from search pipelines."""
         # Change all indices with the same value by a single request. While the default pipelines of some indices
         # differ, OpenSearch applies none to searches of these indices together.
         for before in dict.fromkeys(self.restored.values()):
@@ -169,7 +172,9 @@ class SearchDetachment:
 def other_attached_names(
     cluster: Cluster, pipelines: Mapping[str, PipelineBody], names: Collection[str], indices: Collection[str]
 ) -> list[str]:
-    """Return the other names of some indices for which ``resift attach`` was run, such as aliases or patterns.
+    """Return other names through which some indices are attached to Resift, such as aliases or patterns.
+
+    An index can be attached several times: ``resift attach`` can be run for the index and for its alias.
 
     Args:
         cluster: The connection to the cluster.

@@ -75,7 +75,9 @@ def doctor(url: str, **options: Unpack[InstallationOptions]) -> Result:
 
 
 def _error_row(error: ResiftError, url: str) -> StatusRow:
-    """Return the report row for a cluster that does not answer, denies access or is not supported.
+    """Return the row in the report of ``resift doctor`` for a cluster that cannot be checked.
+
+    The cluster does not answer, denies access or is not supported.
 
     Args:
         error: The error that a request to the cluster raised.
@@ -90,7 +92,7 @@ def _error_row(error: ResiftError, url: str) -> StatusRow:
 
 
 def cluster_rows(cluster: Cluster, url: str) -> list[StatusRow]:
-    """Check the cluster itself, and return two report rows.
+    """Check the cluster itself, and return two rows for the report of ``resift doctor``.
 
     The first row shows the version, the number of nodes, the health and the response time. The second row shows how
     much the clocks of the nodes differ from this machine's clock.
@@ -115,7 +117,7 @@ def cluster_rows(cluster: Cluster, url: str) -> list[StatusRow]:
 
 
 def status_rows(installer: Installer) -> list[StatusRow]:
-    """Check the parts of an installation: the service, cluster settings, resources and missing plugins.
+    """Check everything that belongs to an installation: the service, cluster settings, resources and plugins.
 
     Args:
         installer: The installer, which knows the desired state of each part.
@@ -150,7 +152,7 @@ def _resource_row(resource: Resource) -> StatusRow:
 
 
 def _tested_rows(installer: Installer, resources: list[tuple[Resource, StatusRow]]) -> list[StatusRow]:
-    """Test each search pipeline by making the cluster rewrite a search with it.
+    """Test each search pipeline of an installation by making the cluster call the service with it.
 
     This test is necessary because this machine may reach the service while the cluster does not. A search that could
     not be rewritten succeeds without an error.
@@ -178,9 +180,13 @@ def _unreachable_fix(installer: Installer, error: str) -> str:
 
 
 def _connector_rows(installer: Installer) -> Iterator[StatusRow]:
-    """Make the cluster encode a word with the service, and yield a report row with the duration or the error.
+    """Make the cluster call the service once, and yield a report row with the duration or the error.
 
-    Nothing is yielded if the cluster lacks plugins or the remote model.
+    The call encodes a word through the remote model ``NAME-embed`` of the installation. Nothing is yielded if the
+    cluster lacks plugins or this model.
+
+    Args:
+        installer: The installer, which describes the desired installation.
     """
     if installer.missing_plugins:
         return
@@ -208,7 +214,9 @@ def _setting_rows(installer: Installer) -> list[StatusRow]:
 
 
 def _left_over_rows(installer: Installer) -> Iterator[StatusRow]:
-    """Yield a report row for each pipeline whose index was deleted, or has no vectors of the model any more.
+    """Yield a report row for each pipeline of the installation that is no longer needed.
+
+    Either its index was deleted, or the index has no vectors of the installation's model any more.
 
     ``resift install`` does not delete such pipelines, because OpenSearch refuses requests that name a missing pipeline.
 

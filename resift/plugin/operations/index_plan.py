@@ -134,7 +134,7 @@ class IndexPlan:
         return [*lines, *(f"  note        {hint}" for hint in self.hints)]
 
     def _vector_lines(self) -> list[str]:
-        """Return the lines of the plan that describe how vectors are added to the documents."""
+        """Return the lines of the plan about the vectors: their field, their size, and their effects on clients."""
         entry, name = self.entry, self.target.name
         if entry.has_hnsw:
             field_type, size = "knn_vector with an HNSW index", ""
@@ -156,7 +156,9 @@ class IndexPlan:
 
 
 def _outage(engine: OpenSearchEngine, target: Target) -> str:
-    """Return a warning if changing the mapping of the index interrupts searches. Otherwise, return an empty string.
+    """Return a warning if attaching vectors will interrupt searches of the index, or an empty string otherwise.
+
+    OpenSearch before 2.19.6 restarts the shards of some indices with ``knn_vector`` fields when their mapping changes.
 
     Args:
         engine: The engine that is connected to the cluster.
@@ -204,7 +206,12 @@ def _choose_fields(
 
 
 def sample_sources(engine: OpenSearchEngine, target: Target) -> list[dict[str, Any]]:
-    """Return the ``_source`` of random documents of an index."""
+    """Return the ``_source`` of up to 500 random documents of an index, from which text fields can be guessed.
+
+    Args:
+        engine: The search engine that contains the index.
+        target: The index, with its mapping and settings.
+    """
     return [hit["_source"] for hit in engine.sample(target.name, _SAMPLE_SIZE).hits]
 
 

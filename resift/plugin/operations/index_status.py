@@ -42,7 +42,7 @@ def index_rows(cluster: Cluster) -> Iterator[StatusRow]:
 
 
 def _recorded_vectors(cluster: Cluster) -> Iterator[tuple[IndexRecord, IndexInfo, str]]:
-    """Yield a description of the vectors of each model in each index of a cluster.
+    """Yield descriptions of all vectors in a cluster: one for each index, and for each model of its vectors.
 
     For each index, the vectors that searches use come first. If an index has vector fields of Resift but no record, a
     description without a model is yielded for each field.
@@ -69,7 +69,7 @@ def _recorded_vectors(cluster: Cluster) -> Iterator[tuple[IndexRecord, IndexInfo
 
 
 def _missing_pipeline_rows(cluster: Cluster, indices_with_vectors: Collection[str]) -> dict[str, StatusRow]:
-    """Find indices whose settings name a pipeline of Resift that does not exist.
+    """Find indices whose default or final pipeline has a name of Resift, but does not exist.
 
     This happens when a snapshot restores an index without its pipelines, or when an index is cloned.
 
@@ -128,7 +128,7 @@ def _vector_state(
 
 
 def _count_vectors(cluster: Cluster, entry: IndexInfo) -> tuple[int | None, int]:
-    """Count the documents in an index, and the documents that have a vector.
+    """Count the documents in an index, and the documents that have a vector in the described field.
 
     Args:
         cluster: The connection to the cluster.

@@ -148,7 +148,9 @@ def uninstall(url: str, name: str | None = None) -> InstallPlan:
 
 
 def guard(url: str, name: str | None = None, progress: Progress | None = None, stop: Stop | None = None) -> None:
-    """Watch the service, and make the cluster skip it as long as it does not answer.
+    """Watch the service, and disable the cluster's calls to it as long as it does not answer or is overloaded.
+
+    Searches then run without rewriting, instead of waiting a second for the service.
 
     Args:
         url: The URLs of the cluster.
@@ -216,7 +218,9 @@ def create_installer(engine: OpenSearchEngine, **options: Unpack[InstallationOpt
 
 
 def _managed(installed: Managed | None, options: InstallationOptions) -> Managed | None:
-    """Return the provider that manages the cluster, or None.
+    """Return the provider that manages the cluster, according to the options and an existing installation.
+
+    The result is None if no provider manages the cluster.
 
     Args:
         installed: The provider that the existing installation records, or None.
@@ -325,7 +329,7 @@ class Guard:
         self._enabled: bool | None = None
 
     def check(self) -> str:
-        """Call the service once, and switch the remote models off or on if its availability has changed.
+        """Call the service once, and disable or enable the remote models if the service's availability has changed.
 
         The models are disabled after two calls in a row without an answer, and enabled as soon as the service answers
         again. They are also disabled after five answers in a row that report an overload. In this case, they are

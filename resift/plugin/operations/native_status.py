@@ -29,9 +29,10 @@ from resift.version import __version__
 
 
 def needs_installation(cluster: Cluster) -> bool:
-    """Return whether the parts of an installation (``resift install``) have to be checked.
+    """Return whether ``resift doctor`` has to check the resources that ``resift install`` creates (an installation).
 
-    The native plugin needs no installation, so a cluster whose nodes have the plugin may have none.
+    They need no check if the cluster has no installation and all nodes have Resift's native plugin, which works without
+    an installation.
 
     Args:
         cluster: The connection to the cluster.
@@ -76,7 +77,9 @@ def _plugin_rows(cluster: Cluster, plugin: NativePlugin) -> Iterator[StatusRow]:
 
 
 def _service_urls(cluster: Cluster, native: Mapping[str, Rewriter]) -> list[str]:
-    """Return the URLs of the services that the plugin calls, except URLs that an installation also uses.
+    """Return the URLs of the services that Resift's native plugin calls.
+
+    URLs of installations are left out, because ``resift doctor`` checks these services with their installation.
 
     Args:
         cluster: The connection to the cluster.
@@ -91,10 +94,10 @@ def _service_urls(cluster: Cluster, native: Mapping[str, Rewriter]) -> list[str]
 def _pipeline_row(
     cluster: Cluster, plugin: NativePlugin, name: str, rewriter: Rewriter, pipelines: Mapping[str, PipelineBody]
 ) -> StatusRow:
-    """Check a search pipeline with the native processor, and make the cluster rewrite a search with it.
+    """Check a search pipeline with the processor of Resift's native plugin, and return a report row about it.
 
-    The test is necessary because this machine may reach the service while the nodes do not. A search that could not be
-    rewritten succeeds without an error.
+    The check also makes the cluster rewrite a search. This is necessary because this machine may reach the service
+    while the nodes do not. A search that could not be rewritten succeeds without an error.
 
     Args:
         cluster: The connection to the cluster.
@@ -127,7 +130,9 @@ def _pipeline_row(
 
 
 def _left_over_rows(cluster: Cluster, rewriters: Mapping[str, Rewriter]) -> Iterator[StatusRow]:
-    """Yield report rows for pipelines with ``ml_inference``, which the plugin replaces, and for unused installations.
+    """Yield report rows for pipelines and installations that are superfluous because all nodes have the plugin.
+
+    These are pipelines that still use the processor ``ml_inference``, and installations that no pipeline uses.
 
     Args:
         cluster: The connection to the cluster.

@@ -160,7 +160,7 @@ class Plan(ABC):
 
 
 def raise_if_stopped(stop: Stop, message: str) -> None:
-    """Raise Interrupted if a stop is requested.
+    """Raise Interrupted if the user has requested that a running operation stops.
 
     Args:
         stop: The flag that requests the stop.
@@ -171,7 +171,7 @@ def raise_if_stopped(stop: Stop, message: str) -> None:
 
 
 def start_step(progress: Progress, text: str, total: int) -> Callable[[int], None]:
-    """Report the beginning of a step.
+    """Report the beginning of a step of an operation, and return a function that reports its progress.
 
     Args:
         progress: A function that is called with progress reports.
@@ -186,6 +186,6 @@ def start_step(progress: Progress, text: str, total: int) -> Callable[[int], Non
 
 
 def count_documents(engine: Engine, index: str) -> int:
-    """Return the number of documents in an index."""
+    """Return the number of documents in an index, alias or pattern."""
     result = engine.search(index, {"size": 0, "track_total_hits": True})
     return int(result.response["hits"]["total"]["value"])

@@ -103,7 +103,7 @@ class Route:
         return lines
 
     def _reason(self) -> str:
-        """Return the reason why the native processor cannot be used, for the end of a sentence."""
+        """Return the reason why the processor of Resift's plugin cannot be used, for the end of a sentence."""
         if self.plugin.is_on_no_node:
             return "the nodes lack Resift's plugin"
         missing = self.plugin.nodes_without
@@ -111,13 +111,16 @@ class Route:
         return f"these nodes lack Resift's plugin: {', '.join(missing[:_SHOWN_NODES])}{more}"
 
     def _is_managed(self) -> bool:
-        """Return whether a provider manages the cluster, and may accept no plugins."""
+        """Return whether a provider manages the cluster. Such a cluster may not accept Resift's plugin."""
         installation = find_installation(self.cluster)
         return installation is not None and installation.managed is not None
 
 
 def service_urls(cluster: Cluster, service: str | None, current: Rewriter | None) -> tuple[str, ...]:
-    """Return the URLs at which the native processor reaches the service.
+    """Return the URLs of the service to write into the processor of Resift's native plugin.
+
+    These are the URLs that the user chose. By default, they are the URLs of the current processor, the URL of an
+    installation, or http://127.0.0.1:8080, in this order.
 
     Args:
         cluster: The connection to the cluster.

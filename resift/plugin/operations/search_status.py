@@ -21,7 +21,7 @@ from resift.plugin.operations.status_row import StatusRow
 
 
 def search_rows(cluster: Cluster) -> Iterator[StatusRow]:
-    """Yield report rows about problems with search pipelines in a cluster.
+    """Yield rows for the report of ``resift doctor`` about problems with search pipelines in a cluster.
 
     There is a row for each copy of a pipeline that is out of date. There is also a row for each alias or other group of
     indices whose searches lost their default pipeline, because only some of its indices are attached.

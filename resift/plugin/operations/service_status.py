@@ -17,7 +17,7 @@ _SERVICE_SECONDS = 3  # time limit for an answer of the service
 
 
 def service_rows(url: str, installed_model: ModelDescription | None = None) -> list[StatusRow]:
-    """Call the service from this machine, and return report rows about its state and its clock.
+    """Call the service from this machine, and return rows for ``resift doctor`` about its state and its clock.
 
     This does not show whether the cluster can reach the service, because the nodes may use another network.
 
@@ -47,7 +47,7 @@ def service_rows(url: str, installed_model: ModelDescription | None = None) -> l
 
 
 def clock_row(name: str, difference: float) -> StatusRow:
-    """Return the report row for a clock.
+    """Return the row in the report of ``resift doctor`` about the clock of a cluster or service.
 
     Args:
         name: The URL of the cluster or service that the clock belongs to.

@@ -118,7 +118,11 @@ class SharedDefaults:
 
 
 def without_default(own_pipeline: str) -> str:
-    """Return advice for error messages: leave the default pipelines unchanged, and name the pipeline in searches."""
+    """Return advice for error messages: to name the pipeline in searches instead of changing default pipelines.
+
+    Args:
+        own_pipeline: The name of the search pipeline that Resift creates.
+    """
     return f"no --default-pipelines (clients then send search_pipeline={own_pipeline})"
 
 

@@ -140,9 +140,9 @@ def remove_vectors(cluster: Cluster, index: str, fields: Sequence[str], stop: St
 
 
 def _update_action(hit: dict[str, Any]) -> dict[str, Any]:
-    """Return the action line of a bulk request that updates a document.
+    """Return the action of a bulk request that updates a document only if it has not changed since it was read.
 
-    OpenSearch refuses the update if the document has changed since it was read.
+    If the document has changed, OpenSearch refuses the update.
 
     Args:
         hit: The hit from which the document was read, with its sequence number and primary term.
