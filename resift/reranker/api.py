@@ -62,7 +62,7 @@ class JsonProvider(DefaultJSONProvider):
     sort_keys = False
 
     def response(self, *args: Any, **kwargs: Any) -> Response:
-        """Return the response for the return value of a view."""
+        """Return the JSON response for the return value of a route."""
         return Response(to_json(self._prepare_response_obj(args, kwargs)) + b"\n", mimetype=self.mimetype)
 
 
@@ -80,21 +80,21 @@ def _plain(value: Any) -> Any:
 
 
 def current_service() -> SearchService:
-    """Return the search service of the current application."""
+    """Return the search service that the current Flask application uses to answer requests."""
     service: SearchService = current_app.extensions["resift"]
     return service
 
 
 def read_body(kind: type[S], data: bool = False, raw: bytes | None = None) -> S:
-    """Parse the JSON body of the current request, and validate it against a type.
+    """Parse the JSON body of the current request, and return it as an instance of a type that validates it.
 
     Search bodies are parsed by Python's standard library. orjson is faster, but it rounds integers of more than 64 bits
     and drops duplicate keys of an object, which could change the query.
 
     Args:
-        kind: The type of the body, which declares its fields.
+        kind: The type of the body, such as FeedbackRequest. It declares the fields and their limits.
         data: Whether the body contains only texts or vectors, so that orjson can parse it safely.
-        raw: The bytes of the body, if they have been read.
+        raw: The bytes of the body, if they have already been read from the request.
 
     Raises:
         MalformedJson: If the body is not a JSON object, or contains NaN or infinity.
@@ -192,7 +192,7 @@ def _parsed_fast(raw: bytes) -> Any:
 
 
 def texts(name: str, value: str | Sequence[str | TextObject | None], truncate: bool) -> list[str]:
-    """Convert a field of a request to a list of texts, and check the length of each text.
+    """Return the texts in a field of a request as a list, after checking the length of each text.
 
     Null becomes an empty text.
 
@@ -234,7 +234,7 @@ def check_model(requested: str | None, model: Model) -> None:
 
 @api.post("/embeddings")
 def embeddings() -> dict[str, Any]:
-    """Encode texts or bags of vectors, in OpenAI's format.
+    """Compute a vector for each text, or for each bag of vectors. The request and response have OpenAI's format.
 
     Only models of the kind word2doc encode queries and documents differently. To encode their queries, set `input_type`
     to `query`.
@@ -254,11 +254,11 @@ def embeddings() -> dict[str, Any]:
 
 
 def _encode_texts(model: Model, body: EmbeddingsRequest) -> Floats:
-    """Encode the texts of a request.
+    """Compute a vector for each text in a request to ``/v1/embeddings``.
 
     Args:
-        model: The model, which encodes texts.
-        body: The request.
+        model: The embedding model of the service, which encodes texts.
+        body: The body of the request.
 
     Returns:
         The vectors, of shape (n_texts, n_dimensions).
@@ -279,13 +279,13 @@ def _encode_texts(model: Model, body: EmbeddingsRequest) -> Floats:
 
 
 def _encode_bags(model: Model, body: EmbeddingsRequest) -> Floats:
-    """Encode the bags of vectors of a request.
+    """Compute a vector for each bag (list of vectors) in a request to ``/v1/embeddings``.
 
     The ingest pipelines of a cluster send a bag as JSON text, and ``null`` for a document without a bag.
 
     Args:
-        model: The model, which encodes bags.
-        body: The request.
+        model: The embedding model of the service, which encodes bags.
+        body: The body of the request.
 
     Returns:
         The vectors, of shape (n_bags, n_dimensions).
@@ -304,7 +304,7 @@ def _encode_bags(model: Model, body: EmbeddingsRequest) -> Floats:
 
 @api.post("/rerank")
 def rerank() -> dict[str, Any]:
-    """Rank documents by their similarity to a query, in the format of Cohere and Jina.
+    """Rank the texts in the request by their similarity to a query, in the format of Cohere and Jina.
 
     The search engine is not involved, and its scores are not used. To combine similarities with the engine's scores,
     use `POST /v1/rewrite`.
@@ -384,7 +384,10 @@ def suggest(index: str) -> dict[str, Any]:
 
 @api.post("/search")
 def search() -> Response:
-    """Run a search whose ranking follows the session's judgements, and return the engine's response."""
+    """Run a search in an index, and return the engine's response.
+
+    If the request names a session, the hits are ranked according to the relevance judgements in this session.
+    """
     body, service = read_body(SearchRequest), current_service()
     headers, listed_only = engine_headers(), not current_caller().may_send_bodies
     requested = Search(**msgspec.structs.asdict(body), listed_only=listed_only, headers=headers)
@@ -396,12 +399,12 @@ def search() -> Response:
 
 @api.post("/rewrite")
 def rewrite() -> dict[str, Any]:
-    """Rewrite the search body in the request so that its hits are ranked according to the session's judgements.
+    """Rewrite the search body in the request, so that its hits are ranked according to the judgements in a session.
 
-    Search pipelines of OpenSearch send their searches to this route. The section `ext.resift` is removed from the
-    returned body, so that OpenSearch can run it without Resift's plugin. Apart from this section, a body that cannot be
-    rewritten is returned unchanged. If the service is overloaded, requests that have waited longer than 0.3 s are
-    answered without rewriting.
+    The body names the session in its section `ext.resift` or `ext.ml_inference`. Search pipelines of OpenSearch send
+    their searches to this route. The section `ext.resift` is removed from the returned body, so that OpenSearch can run
+    it without Resift's plugin. Apart from this section, a body that cannot be rewritten is returned unchanged. If the
+    service is overloaded, requests that have waited longer than 0.3 s are answered without rewriting.
     """
     raw, service, headers = _raw_body(), current_service(), engine_headers()
     if (unchanged := _unparsed(raw)) is not None:
@@ -425,7 +428,7 @@ def rewrite() -> dict[str, Any]:
 
 
 def _unparsed(raw: bytes) -> dict[str, Any] | None:
-    """Answer a rewriting request without parsing its search body, if the body certainly stays unchanged.
+    """Return the response to a rewriting request whose search body certainly stays unchanged, without parsing the body.
 
     This is the case if the search has no session and no options, and its index has no vectors of Resift.
 
@@ -468,7 +471,7 @@ def _rewriting_report(outcome: Outcome, reason: str, is_changed: bool = False) -
 
 
 def as_text(body: bytes) -> str:
-    """Return a search body in JSON as a string in which ``$`` is escaped.
+    """Decode a search body from bytes of JSON to a string, in which each ``$`` is written as an escape sequence.
 
     Without the escape, ML Commons would replace ``${name}`` in the string with a parameter.
 
@@ -491,7 +494,7 @@ def _without_vectors(body: dict[str, Any]) -> dict[str, Any]:
 
 @api.post("/feedback")
 def feedback() -> dict[str, Any]:
-    """Store relevance judgements of hits in a session.
+    """Add the relevance judgements in the request to a session. If the session does not exist, it is created.
 
     The response contains the session's id, its creation and expiry times, and its number of steps. Each request is a
     step of the session, which `POST /v1/sessions/{session}/undo` can undo. A session stores at most 100 judgements. If
@@ -507,7 +510,7 @@ def feedback() -> dict[str, Any]:
 
 @api.get("/sessions/<session>")
 def get_session(session: str) -> dict[str, Any]:
-    """Return the judgements in a session, with a summary of what was learned from them.
+    """Return the judgements in a session, with a summary of what searches in this session learn from them.
 
     The query parameter `feedback` selects the feedback method whose results are described. By default, it is the method
     in the settings of the service.

@@ -49,13 +49,13 @@ class Collector:
         self._counts: TtlCache[int] = TtlCache(_MAX_CLIENTS, 60.0, clock)
 
     def take(self, kind: str, items: Sequence[Any], key: str | None = None) -> Counter[str]:
-        """Store the valid items of a request.
+        """Store the user events or queries of a request in the log, and drop the items that are not valid.
 
         Items without a valid timestamp, or with a timestamp in the future, get the current time.
 
         Args:
             kind: ``EVENTS`` or ``QUERIES``.
-            items: The items of the request.
+            items: The events or queries of the request, as JSON.
             key: The name of the caller's API key, or None if the service has no keys.
 
         Returns:
@@ -136,13 +136,13 @@ def _fault(kind: str, item: Any) -> str:
 
 @ubi.post("/ubi_events")
 def events() -> dict[str, Any]:
-    """Store user events, such as clicks on hits, in the format of ubi.js (User Behavior Insights 1.3)."""
+    """Store user events, such as clicks on hits. The format is that of ubi.js (User Behavior Insights 1.3)."""
     return _store(EVENTS)
 
 
 @ubi.post("/ubi_queries")
 def queries() -> dict[str, Any]:
-    """Store UBI queries, in the format of ubi.js (UBI 1.3)."""
+    """Store the queries of users, to which their events refer. The format is that of ubi.js (UBI 1.3)."""
     return _store(QUERIES)
 
 

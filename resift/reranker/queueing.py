@@ -72,7 +72,7 @@ class LongestWait:
         self._current = self._previous = 0.0
 
     def add(self, seconds: float) -> None:
-        """Record the time that a request waited for a thread.
+        """Record how long a request waited for a thread, when it got the thread.
 
         Args:
             seconds: The time in seconds.

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 def identified(error: dict[str, Any], id: str | None = None) -> dict[str, Any]:
-    """Add the id of the request to an error, and return the JSON body of the error response.
+    """Return the JSON body of an error response: the error, with the id of the request.
 
     Args:
         error: The error's ``code`` and ``message``, and optionally ``value`` and ``expected``.
@@ -35,7 +35,7 @@ def identified(error: dict[str, Any], id: str | None = None) -> dict[str, Any]:
 
 
 def http_error(status: int, name: str, path: str, max_body: int) -> dict[str, Any]:
-    """Describe an HTTP status as an error of this service.
+    """Return the description of an HTTP error, such as 404, in the format of this service's errors.
 
     Args:
         status: The HTTP status, such as 413.
@@ -88,7 +88,7 @@ class TextLines(logging.Formatter):
         super().__init__(_TEXT, "%Y-%m-%d %H:%M:%S %z")
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """Return the first line of a record."""
+        """Return the first line of a log record, with the id of the request if there is one."""
         line, id = super().formatMessage(record), _id_of(record)
         return line if id is None else f"{line} [request {id}]"
 
@@ -103,7 +103,11 @@ def _id_of(record: logging.LogRecord) -> str | None:
 
 
 def formatter(kind: str) -> logging.Formatter:
-    """Return the log formatter for the format ``text`` or ``json``."""
+    """Return the log formatter for a log format.
+
+    Args:
+        kind: The log format, ``text`` or ``json``.
+    """
     return JsonLines() if kind == "json" else TextLines()
 
 

@@ -35,7 +35,7 @@ def check() -> None:
 
 
 def _open(id: str, reload: bool = False) -> Review:
-    """Open a review, and check that the caller may search its index.
+    """Return the review with an id, after checking that the caller of the current request may search its index.
 
     Args:
         id: The id of the review.
@@ -70,7 +70,7 @@ def _may_search(index: str) -> bool:
 
 
 def _by(name: str) -> str:
-    """Return the author's name to store with judgements.
+    """Return the name to store as the author of judgements in a review.
 
     Args:
         name: The name of a person or model, which the client sent in the field ``by`` of its request. If it is empty,
@@ -102,13 +102,13 @@ def begin_review(review: str) -> dict[str, Any]:
 
 @reviews.get("/<review>")
 def get_review(review: str) -> dict[str, Any]:
-    """Return a review: its settings, its progress, and whether it may stop."""
+    """Return the settings and the progress of the review with this id, and whether the review may stop."""
     return review_response(_open(review))
 
 
 @reviews.delete("/<review>")
 def delete_review(review: str) -> dict[str, Any]:
-    """Delete a review and its judgements."""
+    """Delete the review with this id and all its judgements. The documents stay in their index."""
     service = current_service()
     index = service.reviews.index(review)
     # _open would fail if the index was deleted.
@@ -120,7 +120,7 @@ def delete_review(review: str) -> dict[str, Any]:
 
 @reviews.post("/<review>/next")
 def next_batch(review: str) -> dict[str, Any]:
-    """Return the documents that a reader should judge next.
+    """Return the documents of the review that a reader should judge next.
 
     By default, these are the unread documents that are most likely relevant, best first. If the field `sample` of the
     request body is true, they are a random sample of the unread documents. The documents are reserved for the reader
@@ -144,7 +144,11 @@ def next_batch(review: str) -> dict[str, Any]:
 
 @reviews.post("/<review>/judgements")
 def judge(review: str) -> dict[str, Any]:
-    """Store relevance judgements of documents in a review, and return the progress of the review."""
+    """Add the judgements in the request body to the review with this id.
+
+    The response contains the progress of the review: the number of documents that people have judged, how many of them
+    are relevant, the estimated recall, and whether the review may stop.
+    """
     body = read_body(JudgementsRequest)
     source = MODEL if body.model else PERSON
     progress = _open(review).judge(body.relevant, body.irrelevant, _by(body.by), source)
@@ -153,7 +157,9 @@ def judge(review: str) -> dict[str, Any]:
 
 @reviews.post("/<review>/undo")
 def undo_judgement(review: str) -> dict[str, Any]:
-    """Undo the last judgement of the reader `by` in a review, and return the progress of the review.
+    """Undo the last judgement of a reader in the review with this id, and return the progress of the review.
+
+    The field `by` of the request body names the reader.
 
     Only judgements with the same API key can be undone, unless the key has the scope `admin`.
     """
@@ -164,7 +170,9 @@ def undo_judgement(review: str) -> dict[str, Any]:
 
 @reviews.post("/<review>/release")
 def release_documents(review: str) -> dict[str, Any]:
-    """Release the unjudged documents that are reserved for the reader `by`, so that other readers can judge them.
+    """Release the unjudged documents that are reserved for a reader, so that other readers can judge them.
+
+    The field `by` of the request body names the reader.
 
     Only documents that were reserved with the API key of this request are released, unless the key has the scope
     `admin`.
@@ -189,7 +197,7 @@ def export_review(review: str) -> Response:
 
 
 def progress_response(progress: Progress) -> dict[str, Any]:
-    """Convert the progress of a review to a JSON object for responses."""
+    """Return the progress of a review, with estimates rounded to four digits, as a JSON object for responses."""
     low, high = progress.recall
     return {
         "total": progress.total,

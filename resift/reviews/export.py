@@ -41,7 +41,7 @@ def ris(ids: Sequence[str], texts: Texts) -> Iterator[str]:
 
     Args:
         ids: The ids of the documents.
-        texts: A function that returns the texts of documents.
+        texts: A function that takes document ids and returns the texts of the documents, by id.
     """
     for batch in batched(ids, _BATCH):
         batch_texts = texts(batch)
@@ -59,7 +59,7 @@ def table(decisions: Mapping[str, Sequence[Event]], texts: Texts) -> Iterator[st
 
     Args:
         decisions: The decisions on each document, by document id.
-        texts: A function that takes document ids and returns the texts of the documents.
+        texts: A function that takes document ids and returns the texts of the documents, by id.
     """
     yield _rows([("document", "relevant", "by", "key", "at", "source", "text")])
     for batch in batched(decisions, _BATCH):
@@ -75,7 +75,9 @@ def table(decisions: Mapping[str, Sequence[Event]], texts: Texts) -> Iterator[st
 
 
 def escaped(id: str) -> str:
-    r"""Return an id in which white space, control characters and percent signs are percent-encoded.
+    r"""Percent-encode white space, control characters and percent signs in a document id.
+
+    The id then fits into a line or a column of an exported file.
 
     >>> escaped("a b\n50%")
     'a%20b%0A50%25'

@@ -74,7 +74,7 @@ class LargeSet(DocumentSet):
         return self._stored.draw(count, excluded)
 
     def text(self, id: str) -> str:
-        """Return the text of a document, or "" if it does not exist."""
+        """Return the text of a document, or "" if it does not exist. Texts that are not loaded come from the engine."""
         return self._loaded.text(id) if id in self._loaded.places else dict(self._stored.scan(ids=[id])).get(id, "")
 
     def ranked(self, labels: Mapping[str, bool], read: Collection[str] = ()) -> list[str]:
@@ -109,7 +109,7 @@ class LargeSet(DocumentSet):
         return self._loaded.reasons(id, labels, count)
 
     def _retrieve(self, labels: Mapping[str, bool]) -> DocumentSet:
-        """Load the judged documents, and the documents that are most similar to the relevant documents.
+        """Load the judged documents from the engine, and unjudged documents that are likely to be relevant.
 
         Args:
             labels: The judged documents, with True for relevant documents.
@@ -155,7 +155,7 @@ class LargeSet(DocumentSet):
         return {"knn": {info.vector_field: {"vector": query_vector.tolist(), "k": k, "filter": self._stored.within()}}}
 
     def _best(self, most: int, clauses: Mapping[str, Sequence[Body]]) -> Iterator[tuple[str, str]]:
-        """Yield the id and text of the best documents that match some query clauses.
+        """Search for documents of the set, and yield the id and the text of the best hits.
 
         The iterator stops after ``most`` documents, or when the total length of the texts exceeds MAX_TEXT.
 

@@ -118,7 +118,7 @@ class ReviewLog:
         raise SessionsUnavailable(message, value=self.id, expected="another try later")
 
     def delete(self) -> None:
-        """Delete the review. Raise NotFound if it does not exist."""
+        """Delete the review with all its events from the store. Raise NotFound if the review does not exist."""
         if not self._store.delete(self._key(0)):
             raise _not_found(self.id)
         number = 1
@@ -135,12 +135,12 @@ class ReviewLog:
 
 
 def size_in_bytes(events: Sequence[Event]) -> int:
-    """Return the size of events in the store in bytes."""
+    """Return the approximate number of bytes that events of a review occupy in the store, which quotas limit."""
     return len(json.dumps(events))
 
 
 def review_ids(store: SessionStore) -> list[tuple[str, str]]:
-    """Return the id and the index of each review in a store, as pairs sorted by id."""
+    """Return the reviews in a store, as pairs of a review id and the name of its index, sorted by id."""
     first = ((id, indices) for id, indices in store.scan_indices() if id.endswith(".0"))
     return sorted((id.removesuffix(".0"), indices[0]) for id, indices in first)
 

@@ -276,7 +276,7 @@ class _NaiveBayes:
         self._sums = _summed(features)
 
     def weights(self, rows: NDArray[np.intp], targets: NDArray[np.bool_]) -> NDArray[np.float32]:
-        """Return the weight of each feature, as an array of shape (n_features,).
+        """Train the classifier on judged documents, and return the weight of each feature, of shape (n_features,).
 
         The weight is ln(p / q), where p is the probability of the feature in relevant documents, and q its probability
         in irrelevant and unjudged documents.
@@ -289,7 +289,9 @@ class _NaiveBayes:
         return self._weights(known, targets, self._unjudged(known))
 
     def scores(self, rows: NDArray[np.intp], targets: NDArray[np.bool_]) -> NDArray[np.float32]:
-        """Return the relevance score of each document: the sum of its features times their weights.
+        """Train the classifier on judged documents, and return the relevance score of each document.
+
+        The score is the sum of the document's features, multiplied by their weights.
 
         Args:
             rows: The positions of the judged documents, of shape (n_judged,).
@@ -325,11 +327,10 @@ class _NaiveBayes:
         return float(roc_auc_score(targets, scores))
 
     def _unjudged(self, known: Any) -> _Unjudged:
-        """Return the summed features of all documents that have not been judged, with a reduced weight.
+        """Return the summed features of all unjudged documents, which the classifier uses as irrelevant examples.
 
         The sums are computed by subtraction: the sums over all documents minus the sums over the judged documents. The
-        classifier uses unjudged documents as irrelevant examples. Their weight is reduced, because some of them are
-        relevant.
+        weight of unjudged documents is reduced, because some of them are relevant.
 
         Args:
             known: The features of the judged documents, a sparse matrix of shape (n_judged, n_features).
@@ -360,7 +361,7 @@ def _summed(rows: Any) -> NDArray[np.float32]:
 
 
 def _ranks(scores: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the rank of each score, from 0 for the largest."""
+    """Return the rank of each score, as an array of the same shape: 0 for the largest score, 1 for the next, etc."""
     ranks = np.empty(len(scores))
     ranks[np.argsort(-scores, kind="stable")] = np.arange(len(scores))
     return ranks

@@ -88,7 +88,7 @@ class _State:
         self._judgements = 0
 
     def add(self, event: Event) -> None:
-        """Update the state with the next event of the log."""
+        """Update the state with the next event of the review's log, such as a judgement or an assignment."""
         author = _Author(event["by"], event.get("source", PERSON), event.get("key"))
         if event["kind"] == "judge":
             self._judge(event, author)
@@ -106,9 +106,9 @@ class _State:
                 self.assigned.pop(document, None)
 
     def leases(self, now: float) -> dict[str, _Author]:
-        """Return the assigned documents, each with the person who should read it. Leave out expired assignments.
+        """Return the documents that are assigned to a person now, by document id, each with this person.
 
-        An assignment expires if the person judges no document for half an hour.
+        An assignment expires if the person judges no document for half an hour. Expired assignments are left out.
 
         Args:
             now: The current time in Unix seconds.
@@ -211,7 +211,7 @@ class Review:
         return _REVIEW_BYTES + _EVENT_BYTES * self._added + self.documents.memory
 
     def state(self) -> _State:
-        """Read new events from the log, and return the updated state."""
+        """Read the events that other processes have added to the log, and return the updated state of the review."""
         events = self._log.refresh()
         for event in events[self._added :]:
             self._state.add(event)
@@ -389,10 +389,10 @@ class Review:
             return self.progress()
 
     def progress(self, target: float | None = None) -> Progress:
-        """Return the progress of the review towards a target recall.
+        """Return the progress of the review: the number of judged documents, and an estimate of the recall.
 
-        Only judgements of people count, not judgements of models. The result estimates the recall so far, and says
-        whether the target is reached with a confidence of 95 %.
+        Only judgements of people count, not judgements of models. The result also says whether the recall has reached
+        its target with a confidence of 95 %.
 
         Args:
             target: The target recall, above 0 and below 1. By default, the target in the settings of the review.
@@ -458,7 +458,7 @@ class Review:
             return len(state.known) - len(state.read)
 
     def audit(self) -> list[Event]:
-        """Return copies of all events in the log, in order."""
+        """Return copies of all events in the review's log, in order, to document how the review was done."""
         with self._lock:
             return [dict(event) for event in self._log.refresh()]
 
@@ -541,7 +541,7 @@ class Review:
         self._quotas.count(key, marks=marks, bytes=size_in_bytes(events) if events else 0)
 
     def _room(self, leases: Mapping[str, _Author], person: _Author) -> int:
-        """Return how many further documents may be assigned to a person.
+        """Return how many further documents may be assigned to a person without exceeding the limits of assignments.
 
         A document is assigned to a person for a limited time (a lease), so that no two people read the same document.
         The number of leases is limited for each person and for each API key.
@@ -566,7 +566,12 @@ class Review:
 
 
 def _words_in(text: str, words: Sequence[str]) -> list[str]:
-    """Return the words, and pairs of adjacent words, that occur in a text."""
+    """Return the given words, and pairs of adjacent words, that occur in a text.
+
+    Args:
+        text: The text.
+        words: The words and pairs of words to look for, in lower case.
+    """
     spaced = f" {' '.join(_WORD.findall(text.lower()))} "
     return [word for word in words if f" {word} " in spaced]
 

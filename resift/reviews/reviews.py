@@ -138,11 +138,11 @@ class Reviews:
         return review
 
     def list(self) -> list[tuple[str, str]]:
-        """Return the id and the index of each review."""
+        """Return all reviews in the store, as pairs of a review id and the name of its index."""
         return review_ids(self._store)
 
     def index(self, id: str) -> str:
-        """Return the name of the index that is reviewed.
+        """Return the name of the index whose documents are judged in a review.
 
         Args:
             id: The id of the review.
@@ -217,7 +217,7 @@ class Reviews:
 
 
 def _of_index(first_event: Event, id: str, index: str) -> str:
-    """Check that a review belongs to an index, and return the id of the review.
+    """Return the id of a review, after checking that the review belongs to the expected index.
 
     Args:
         first_event: The first event in the log of the review. It names the index.

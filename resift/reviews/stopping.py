@@ -56,7 +56,7 @@ class Progress:
 
 
 def progress(labels: Sequence[bool], total: int, target: float = TARGET) -> Progress:
-    """Calculate the progress of a review from its judgements.
+    """Calculate the progress of a review, such as its estimated recall, from the judgements so far.
 
     Args:
         labels: For each judged document, in the order of reading, whether it is relevant.
@@ -146,11 +146,12 @@ def _runs(labels: Sequence[bool], total: int) -> _Runs:
 
 
 def _smallest(runs: _Runs, missed: int, bound: float = 1.0) -> tuple[float, int]:
-    """Return the smallest p-value of all samples, and the position of the sample that has it.
+    """Return the smallest p-value of several samples, and the position of the sample that has it.
 
-    The search halves the list of samples repeatedly. A p-value increases with the number of relevant documents and
-    decreases with the size of the sample. Therefore no p-value in a part of the list is smaller than the p-value for
-    the first sample's number of relevant documents and the last sample's size.
+    The p-value of a sample is the probability that a random sample of its size contains at most as many relevant
+    documents (see :func:`p_value`). The search halves the list of samples repeatedly. A p-value increases with the
+    number of relevant documents and decreases with the size of the sample. Therefore no p-value in a part of the list
+    is smaller than the p-value for the first sample's number of relevant documents and the last sample's size.
 
     Args:
         runs: The samples, as :func:`_runs` returns them.

@@ -69,7 +69,7 @@ class StoredSet:
         return [hit["_id"] for hit in drawn], self.total - len(self.existing(excluded))
 
     def scan(self, **selection: Any) -> Iterator[tuple[str, str]]:
-        """Yield the id and the text of documents.
+        """Yield the id and the text of documents that are read from the engine.
 
         Args:
             **selection: Either ``ids``, to yield only the documents with these ids, or ``query``, to yield only the
@@ -92,7 +92,7 @@ class StoredSet:
         return texts
 
     def within(self, filter: Sequence[Body] = (), **clauses: Sequence[Body]) -> Body:
-        """Return a query clause that matches documents of this set.
+        """Return a query clause that matches only documents of this set, and has further clauses of a ``bool`` query.
 
         Args:
             filter: Query clauses that the documents must match.

@@ -64,7 +64,7 @@ SCOPE_OF = {
     "page": OPEN,
     "static": OPEN,
 }
-"""The scope that each Flask endpoint requires."""
+"""The scope (permission) that an API key needs for a route, by the name of the route's Flask endpoint."""
 PREFIX = "rsf_"
 """The prefix of all API keys."""
 VARIABLE = "RESIFT_API_KEY"
@@ -107,7 +107,7 @@ class Caller(SessionCaller):
         return not {"body", "admin"}.isdisjoint(self.scopes)
 
     def may_use(self, owner: str | None) -> bool:
-        """Return whether the caller may use a search session.
+        """Return whether the caller may read and change a search session.
 
         Callers may use the sessions that were created with their own API key. Keys with the scope ``admin`` may use all
         sessions.
@@ -136,7 +136,7 @@ class Key:
 
     @classmethod
     def create(cls, name: str, scopes: Sequence[str], key: str) -> Key:
-        """Return the record of a new API key, with the current time.
+        """Return the record of a new API key, with the current time as the time of its creation.
 
         Args:
             name: The name of the key.
@@ -148,7 +148,7 @@ class Key:
 
     @property
     def caller(self) -> Caller:
-        """The caller that this key identifies."""
+        """The caller of a request with this API key, with the name and the scopes of the key."""
         return Caller(self.name, frozenset(self.scopes))
 
 

@@ -185,7 +185,7 @@ class Keys:
 
     @property
     def required(self) -> bool:
-        """Whether requests need an API key."""
+        """Whether requests need an API key. This is the case as soon as the service has had a key."""
         self._reload_if_changed()
         return self._required
 
@@ -291,17 +291,17 @@ def protect_browsers(app: Flask, keys: Keys, hosts: Sequence[str], origins: Sequ
 
 
 def _has_body() -> bool:
-    """Return whether the HTTP request that Flask is handling may change data and has a body.
+    """Return whether the current HTTP request has a body, and a method that may change data.
 
-    Requests with the methods GET, HEAD and OPTIONS do not change data. The headers ``Content-Type`` and
-    ``Transfer-Encoding`` also count as a body.
+    GET, HEAD and OPTIONS do not change data. A request with the header ``Content-Type`` or ``Transfer-Encoding`` counts
+    as a request with a body.
     """
     is_declared = any(name in request.headers for name in ("Content-Type", "Transfer-Encoding"))
     return request.method not in _SAFE_METHODS and (is_declared or bool(request.content_length))
 
 
 def _is_foreign(origins: Sequence[str]) -> bool:
-    """Return whether the current request was sent by a web page of a website that is not allowed to use the API.
+    """Return whether a web page of a website that may not use the API has sent the current request.
 
     Args:
         origins: The origins of the allowed websites, such as ``https://shop.example``.
@@ -401,7 +401,11 @@ def _caller(keys: Keys, scope: str) -> Caller:
 
 
 def _presented_key(headers: Mapping[str, str] | Headers) -> str | None:
-    """Return the API key for this service from ``X-Api-Key`` or ``Authorization``, or None if there is no key."""
+    """Return the API key in the headers of a request, or None if there is no key of this service.
+
+    Args:
+        headers: The headers, of which ``X-Api-Key`` or ``Authorization`` can contain the key.
+    """
     if api_key := headers.get("X-Api-Key"):
         return api_key
     scheme, _, token = headers.get("Authorization", "").strip().partition(" ")
@@ -467,7 +471,7 @@ def add_metrics(app: Flask) -> None:
 
 
 def count_rewrite(outcome: Outcome) -> None:
-    """Count a search from an OpenSearch search pipeline in the metrics, and add its outcome to the log line.
+    """Count a search that an OpenSearch search pipeline has sent to be rewritten, in the metrics and in the log line.
 
     Args:
         outcome: How the rewriting of the search ended.
@@ -477,7 +481,7 @@ def count_rewrite(outcome: Outcome) -> None:
 
 
 def count_search(report: dict[str, Any]) -> None:
-    """Count a search in the metrics, by how its hits were ranked.
+    """Count a search of the route ``/v1/search`` in the metrics, by how its hits were ranked.
 
     The search counts as ``reranked`` if Resift ranked the hits, as ``in_part`` if Resift had to leave out a part of its
     changes, and as ``engine_order`` if the hits have the engine's own order.
@@ -492,7 +496,7 @@ def count_search(report: dict[str, Any]) -> None:
 
 
 def count_ubi(outcome: str, items: int) -> None:
-    """Add to the metric that counts processed UBI events and queries (UBI: User Behavior Insights).
+    """Count processed events and queries of User Behavior Insights (UBI) in the metrics.
 
     Outside a Flask application, nothing is counted.
 
