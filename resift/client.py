@@ -1,8 +1,8 @@
-"""Rewrite search bodies in a backend: ``body = resift.rewrite("papers", body, session="anna")``.
+"""Rewrite search bodies in the backend of an application: ``body = resift.rewrite("papers", body, session="anna")``.
 
-This is for clusters without ML Commons, or whose search pipelines cannot be changed. The body is sent to a running
-service (``resift serve``), which rewrites it according to the session's judgements. The backend then sends it to
-OpenSearch with its own client.
+This is for clusters without ML Commons, or whose search pipelines cannot be changed. The function :func:`rewrite` sends
+the body to a running service (``resift serve``), which rewrites it according to the session's judgements. The backend
+then sends the rewritten body to OpenSearch with its own client.
 """
 
 from __future__ import annotations
@@ -87,7 +87,10 @@ def rewrite(
 
 
 def for_event_loop(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
-    """Convert a blocking function to a coroutine function, which runs the function in a thread."""
+    """Convert a blocking function to a coroutine function, which runs the function in a thread.
+
+    Applications with an event loop (asyncio) can await the result without blocking the loop.
+    """
 
     @wraps(function)
     async def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -156,4 +159,5 @@ def _error(problem: dict[str, Any], status: int) -> ResiftError:
 
 @cache
 def _pool() -> urllib3.PoolManager:
+    """Return the pool of connections to the service, which all calls share. Failed requests are not repeated."""
     return urllib3.PoolManager(maxsize=_MAX_IDLE_CONNECTIONS, retries=False)

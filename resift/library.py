@@ -1,6 +1,6 @@
-"""The Python library: :func:`open` returns a library, which has indices, searches and sessions.
+"""The Python library: :func:`open` connects to a search engine, and gives access to indices, searches and sessions.
 
-It uses the same code as the HTTP service, without a server. Documents are indexed as by the command ``resift index``.
+The library uses the same code as the HTTP service, without a server. Documents are indexed as by ``resift index``.
 Searches, marks and explanations are the same as under ``/v1/search``, ``/v1/feedback`` and ``/v1/sessions``. All
 objects may be used from several threads.
 """
@@ -343,6 +343,7 @@ class Index:
         return self.library.service.reviews.begin(id, self.name, settings)
 
     def _search(self, options: SearchOptions, session: str | None) -> Hits:
+        """Search the index, in the session with this id or (None) without a session."""
         service = self.library.service
         if isinstance(options.query, str):
             check_text("query", options.query, service.config.max_text)
@@ -373,6 +374,9 @@ class Session:
 
         The first argument is the query: a text, a query clause or a whole search body. Pass the other fields of
         :class:`SearchOptions` as keyword arguments, for example ``session.search("forest fires", size=5)``.
+
+        Returns:
+            A page of hits, best first.
 
         Raises:
             BadInput: If the query is malformed, or an option is unknown or out of range.
@@ -547,6 +551,13 @@ class Session:
     def _explanation(
         self, session: StoredSession | None, explain: bool = True, method: MethodName | None = None
     ) -> Explanation:
+        """Describe a stored session. A session without marks is not stored, and counts as empty.
+
+        Args:
+            session: The stored session, or None if it does not exist.
+            explain: Whether to include the judgements and what was learned from them.
+            method: The feedback method to describe, or None for the method of the settings.
+        """
         if session is None:
             empty = {"session": self.id, "created": None, "expires": None, "steps": 0}
             return Explanation(empty, judgements=[], learned=None) if explain else Explanation(empty)
@@ -595,12 +606,27 @@ def open(
 
 
 def _listed(name: str, documents: Iterable[str | int | Hit]) -> list[str | int | Hit]:
+    """Return an argument that contains documents as a list. Raise ``BadInput`` if it is not a list, but a string.
+
+    Args:
+        name: The name of the argument, for error messages.
+        documents: The ids of documents, or hits.
+    """
     if isinstance(documents, (str, Mapping)) or not isinstance(documents, Iterable):
         raise BadInput(f"{name} is not a list", value=documents, expected="a list of document ids or hits")
     return list(documents)
 
 
 def _ids(name: str, documents: Iterable[str | int | Hit]) -> list[str]:
+    """Return the ids of documents, which can be ids, hits, or documents of LangChain, LlamaIndex or Haystack.
+
+    Args:
+        name: The name of the argument that contains the documents, for error messages.
+        documents: The documents.
+
+    Raises:
+        BadInput: If the argument is not a list, or an item has no valid id.
+    """
     # The engine stores numeric ids as strings. LlamaIndex's nodes have the id in node_id.
     raw = [getattr(document, "node_id", getattr(document, "id", document)) for document in _listed(name, documents)]
     ids = [str(id) if type(id) is int else id for id in raw]

@@ -1,4 +1,7 @@
-"""Memory of the C library's allocator (glibc). On systems with another C library, the functions do nothing."""
+"""Reduce the memory that the C library (glibc) retains for later allocations.
+
+On systems with another C library, the functions do nothing.
+"""
 
 from __future__ import annotations
 

@@ -266,6 +266,12 @@ def schema_of(type: Any) -> dict[str, Any]:
 
 
 def _resolve_references(schema: Any, definitions: Mapping[str, Any]) -> Any:
+    """Replace the references (``$ref``) in a JSON Schema with the schemas to which they refer.
+
+    Args:
+        schema: The schema, or a part of it.
+        definitions: The schemas in ``$defs``, by name.
+    """
     if isinstance(schema, list):
         return [_resolve_references(item, definitions) for item in schema]
     if not isinstance(schema, dict):
@@ -299,6 +305,7 @@ def expected_values(schema: Mapping[str, Any]) -> str:
 
 
 def _expected_number(schema: Mapping[str, Any]) -> str:
+    """Describe the numbers that a JSON Schema accepts in plain English. See :func:`expected_values`."""
     number = "a whole number" if schema["type"] == "integer" else "a number"
     if {"exclusiveMinimum", "exclusiveMaximum"} <= schema.keys():
         return f"{number} above {schema['exclusiveMinimum']:.15g} and below {schema['exclusiveMaximum']:.15g}"

@@ -1,4 +1,4 @@
-"""Rules for JSON texts that contain search bodies.
+"""Parse JSON texts that contain search bodies, under strict rules.
 
 The size of a text is limited before it is parsed. Texts that parsers understand differently are refused: the meaning of
 a query could change on its way to the engine.
@@ -59,6 +59,11 @@ def parse_strict(name: str, raw: bytes | str) -> Any:
 
 
 def _object_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Convert the keys and values of a JSON object to a dictionary.
+
+    Raises:
+        MalformedJson: If the object contains a key twice.
+    """
     parsed = dict(pairs)
     if len(parsed) < len(pairs):
         duplicate = Counter(key for key, _ in pairs).most_common(1)[0][0]
@@ -92,6 +97,7 @@ def check_json_size(name: str, raw: bytes) -> None:
 
 
 def _fits(commas: int, lists: int, objects: int) -> bool:
+    """Return whether a JSON text with these numbers of commas, lists and objects is within the limits."""
     return commas + lists + objects <= MAX_VALUES and lists + objects <= MAX_CONTAINERS
 
 

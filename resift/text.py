@@ -185,6 +185,7 @@ def context_dependence(text: str) -> float:
 
 
 def _character_class(ranges: Iterable[tuple[int, int]]) -> str:
+    """Return ranges of code points as the inner part of a character class of a regular expression."""
     return "".join(f"{chr(first)}-{chr(last)}" for first, last in ranges)
 
 

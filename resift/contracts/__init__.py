@@ -1,1 +1,1 @@
-"""Interfaces of search engines and session stores, and the types that searches and documents have."""
+"""Interfaces of search engines and session stores, with the types of their arguments and results."""

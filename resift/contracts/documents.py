@@ -93,7 +93,8 @@ class IndexInfo:
         tuning: Constants that were chosen for searches of this index, such as the weight of the similarity.
         field_types: The types of all fields in the mapping, separately for each index behind ``name``. Equal mappings
             are contained once. Empty if the engine has no mapping.
-        bags: The field with the bags of vectors that the model encodes, or None if the model encodes the text fields.
+        bags: The field with the bag of vectors of a document, if the model encodes bags (see
+            :mod:`resift.encoders.bags`). None if the model encodes the text fields.
     """
 
     name: str
@@ -307,7 +308,7 @@ def _equal_vector_fields(mappings: Sequence[Mapping[str, VectorField]]) -> dict[
 
 
 def _distinct(mappings: Sequence[FieldTypes]) -> tuple[FieldTypes, ...]:
-    """Return mappings without duplicates. Most indices that are searched together have the same mapping."""
+    """Return field types of several indices without duplicates. Indices behind an alias usually have equal fields."""
     distinct: list[FieldTypes] = []
     for mapping in mappings:
         if mapping not in distinct:

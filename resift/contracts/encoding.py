@@ -31,7 +31,7 @@ def encode_documents(
 
 
 def encoded_fields(model: Model, fields: Sequence[str]) -> list[str]:
-    """Return the names of the fields that the vector of a document depends on, and of its text fields.
+    """Return the names of the fields that must be read to encode a document: its text fields, and its bag of vectors.
 
     Args:
         model: The embedding model, which encodes either texts or bags of vectors.

@@ -35,7 +35,7 @@ RankingMethod = Literal["auto", "vectors", "late", "dynamax"]
 
 
 class RewritingOptions(Struct, frozen=True, kw_only=True):
-    """Options of how a search is rewritten."""
+    """Options that control how Resift rewrites a search."""
 
     window: Annotated[
         Window | None,
@@ -178,7 +178,7 @@ class SearchOptions(Question, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class SearchRequest(SearchOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A search of an index, in a session or without."""
+    """A search request: an index, a query and options. It can name a session, whose judgements change the ranking."""
 
     index: Annotated[
         Name,

@@ -79,7 +79,14 @@ def knn_body(vector: Floats, size: int, filter: Body | None = None, source: Any 
 
 
 def ids(engine: Engine, index: str, query: dict[str, Any], **body: Any) -> list[str]:
-    """Return the ids of the hits, best first."""
+    """Run a query on an index, and return the ids of the hits, best first.
+
+    Args:
+        engine: The search engine.
+        index: The name of the index.
+        query: The query clause.
+        **body: Further keys of the search body, for example ``size``.
+    """
     return [hit["_id"] for hit in engine.search(index, {"query": query, **body}).hits]
 
 

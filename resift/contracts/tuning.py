@@ -43,15 +43,16 @@ class Tuning(Struct, frozen=True, omit_defaults=True):
             return cls()
 
     def with_weight(self, chosen: Tuning) -> Tuning:
-        """Return a copy with the weight of the vectors, its model and its reason from another instance.
+        """Return a copy with a newly chosen weight of the vector similarity.
 
         Args:
-            chosen: The instance with the weight.
+            chosen: The instance from which the weight ``alpha``, its model and its reason are copied. The factors for
+                sessions stay the same.
         """
         return structs.replace(self, alpha=chosen.alpha, model=chosen.model, why={**self.why, **chosen.why})
 
     def to_json(self) -> dict[str, Any]:
-        """Return the tuning as JSON without default values."""
+        """Return the constants that differ from their defaults as a JSON object, to be stored with the index."""
         fields: dict[str, Any] = msgspec.to_builtins(self)
         return fields
 

@@ -100,7 +100,11 @@ class UbiQuery:
 
     @classmethod
     def read(cls, source: Mapping[str, Any]) -> UbiQuery:
-        """Return the query in a document of ``ubi_queries``."""
+        """Create a query from a document of the index ``ubi_queries``.
+
+        Args:
+            source: The ``_source`` of the document. Malformed values count as missing.
+        """
         objects = source.get("query_response_hit_ids")
         return cls(text_of(source.get("user_query")), tuple(map(text_of, objects)) if isinstance(objects, list) else ())
 
@@ -232,6 +236,7 @@ def timestamp_of(seconds: float) -> str:
 
 
 def _object(value: Any) -> Mapping[str, Any]:
+    """Return a JSON value if it is an object, otherwise an empty object."""
     return value if isinstance(value, Mapping) else {}
 
 

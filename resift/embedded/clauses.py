@@ -237,6 +237,7 @@ class TextMatch(Clause):
         return rows[selected], scores[selected]
 
     def _scored(self, view: View, within: Rows | None) -> Matches:
+        """Compute the result of :meth:`matches` without the cache of the view."""
         field_matches = [
             view.bm25.matches(view.db, field, self.terms, self.every, boost * self.boost, within)
             for field, boost in self.boosts.items()

@@ -68,7 +68,7 @@ class _Connection(sqlite3.Connection):
         """Limit the time that statements wait for other writers.
 
         Args:
-            seconds: The maximum time.
+            seconds: The maximum time in seconds.
         """
         if seconds != self._seconds:
             self.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
@@ -167,6 +167,7 @@ class Database:
             _close_each(idle)
 
     def _connect(self) -> _Connection:
+        """Open a new connection. A missing file is created, and only its owner may read it."""
         if self.path != ":memory:" and not os.path.exists(self.path):
             with suppress(OSError):  # let SQLite report the error
                 os.close(os.open(self.path, os.O_CREAT | os.O_WRONLY, 0o600))
@@ -237,6 +238,7 @@ def _close_each(connections: list[_Connection]) -> None:
 
 
 def _has_table(db: sqlite3.Connection, name: str) -> bool:
+    """Return whether the file contains a table of this name."""
     sql = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?"
     return bool(db.execute(sql, (name,)).fetchone()[0])
 
@@ -501,6 +503,12 @@ class SqliteUbiLog(UbiLog):
             return sum(db.execute(f"DELETE FROM ubi_{kind} WHERE {_IS_CLIENT}", (client,)).rowcount for kind in KINDS)
 
     def _rows(self, sql: str, *values: Any) -> list[dict[str, Any]]:
+        """Run a SELECT statement that returns log entries, and return the entries as JSON objects.
+
+        Args:
+            sql: The statement, with a ``?`` for each value. It selects only the column ``body``.
+            values: The values of the statement.
+        """
         with self._database.transaction(write=False) as db:
             return [json.loads(body) for (body,) in db.execute(sql, values).fetchall()]
 
@@ -510,6 +518,7 @@ class SqliteUbiLog(UbiLog):
 
 
 def _event_row(source: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    """Convert a logged event to a row of the table ``ubi_events``, or return None if a required field is missing."""
     event = UbiEvent.read(source)
     if event is None:
         return None
@@ -517,5 +526,6 @@ def _event_row(source: Mapping[str, Any]) -> tuple[Any, ...] | None:
 
 
 def _query_row(source: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    """Convert a logged query to a row of the table ``ubi_queries``, or return None if it has no query id."""
     id = text_of(source.get("query_id"))
     return (id, _json(source)) if id else None

@@ -74,7 +74,7 @@ class SqliteEngine(Engine):
         self._database.close()
 
     def ping(self) -> str:
-        """Return SQLite's version."""
+        """Return the name and version of the database library, SQLite."""
         return f"SQLite {sqlite3.sqlite_version}"
 
     def create(self, index: str, fields: Sequence[str], model: ModelDescription, analyzer: str = "english") -> None:

@@ -1,4 +1,4 @@
-"""Tests, values and value counts of document fields.
+"""Test the values of document fields against conditions of a query, and count the values.
 
 The type of a field is the type of its value in each document. Numbers are compared as numbers and strings as a whole,
 even if the query writes a number as a string or vice versa. A name with dots refers to an inner field, and a list to
@@ -77,6 +77,13 @@ def exists(name: str) -> FieldTest:
 
 
 def _compares(name: str, bound: Scalar, value: Scalar) -> bool:
+    """Return whether a value of a document satisfies a limit of a range.
+
+    Args:
+        name: The operator: "gt", "gte", "lt" or "lte".
+        bound: The limit in the query.
+        value: The value in the document. Its type decides whether numbers or strings are compared.
+    """
     if isinstance(value, (str, bool)):
         return COMPARISONS[name](value_text(value), value_text(bound))
     number = _as_number(bound)
@@ -88,6 +95,7 @@ def _scalars(source: Any, name: str) -> Iterator[Scalar]:
 
 
 def _is_something(value: Any) -> bool:
+    """Return whether a value is not null. An object must contain such a value."""
     if isinstance(value, dict):
         return any(_is_something(inner) for field in value for inner in values_of(value, field))
     return value is not None
@@ -133,6 +141,7 @@ def exact_names(sources: Iterable[Mapping[str, Any]], texts: Collection[str]) ->
 
 
 def _is_exact(value: Any) -> bool:
+    """Return whether a value can be filtered exactly: an integer, a boolean or a short string."""
     return isinstance(value, int) or (isinstance(value, str) and len(value) <= _MAX_VALUE)
 
 
@@ -199,6 +208,13 @@ def value_text(value: Any) -> str:
 
 
 def _most_frequent(count: Counter[str], values: set[tuple[str, Any]], size: int) -> list[tuple[Any, int]]:
+    """Return the most frequent values of a field. See :func:`count_values`.
+
+    Args:
+        count: The number of documents with each value, by the text of the value.
+        values: Pairs of the text of a value and the value itself.
+        size: The maximum number of values.
+    """
     have_texts = any(isinstance(value, str) for _, value in values)
     shown = {text: text if have_texts else value for text, value in values}
     pairs = [(shown[text], number) for text, number in count.items()]

@@ -93,6 +93,14 @@ class Highlight:
         return f"{'…' if start else ''}{tagged}{'…' if stop < len(text) else ''}"
 
     def _tagged(self, text: str, start: int, end: int, words: Sequence[tuple[int, int]]) -> str:
+        """Return the part ``text[start:end]`` of a text, escaped, with tags around some words.
+
+        Args:
+            text: The whole text.
+            start: The position at which the part starts.
+            end: The position at which the part ends.
+            words: The start and end of each word to tag, in ascending order.
+        """
         parts, position = [], start
         for begin, stop in words:
             parts += [self.escape(text[position:begin]), self.before, self.escape(text[begin:stop]), self.after]
@@ -162,5 +170,6 @@ def parse_highlight(body: Any, clause: Clause, tables: IndexTables) -> Highlight
 
 
 def _tag(settings: Mapping[str, Any], name: str, default: str) -> str:
+    """Return the first tag in a list of tags (``pre_tags`` or ``post_tags``), or the default if there is no list."""
     tags: list[str] = convert(name, settings.get(name, [default]), Annotated[list[str], msgspec.Meta(min_length=1)])
     return tags[0]

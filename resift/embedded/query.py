@@ -177,6 +177,7 @@ class _Parser:
         return clause
 
     def _inner_of(self, body: Mapping[str, Any], name: str) -> tuple[Clause, ...]:
+        """Parse the clauses in a part of a compound clause, for example in the part ``must`` of a ``bool`` clause."""
         return tuple(map(self._inner, _as_list(body.get(name, []))))
 
     def _match_all(self, settings: Mapping[str, Any], boost: float) -> Clause:
@@ -189,10 +190,12 @@ class _Parser:
         return self._by_id(frozenset(_text(value, "ids") for value in _as_list(settings.get("values"))), boost)
 
     def _by_id(self, ids: frozenset[str] | None, boost: float) -> Clause:
+        """Return a clause that matches the documents with these ids, or all documents if ``ids`` is None."""
         self._count_clauses()
         return RowFilter(lambda view, within: view.rows(ids, within), boost=boost)
 
     def _passing(self, test: FieldTest, boost: float) -> Clause:
+        """Return a clause that matches the documents for which a function returns True."""
         self._count_clauses()
         return RowFilter(lambda view, within: view.passing(test, within), boost=boost)
 
@@ -257,6 +260,13 @@ class _Parser:
         return self._one_of(name, values, boost)
 
     def _one_of(self, name: str, values: Sequence[Any], boost: float) -> Clause:
+        """Return a clause for documents that contain at least one of some values in a field.
+
+        Args:
+            name: The name of the field.
+            values: The values in the query.
+            boost: The factor by which the scores are multiplied.
+        """
         checked = [scalar(value, name) for value in values]
         if name not in self.tables.meta.fields:
             return self._passing(has_any_value(name, checked), boost)
@@ -322,6 +332,7 @@ class _Parser:
         return boosts or self._not_text(names[0])
 
     def _not_text(self, name: Any) -> NoReturn:
+        """Raise the error for a field that is not a text field, and therefore cannot be searched for words."""
         expected = " | ".join(self.tables.meta.fields)
         raise BadInput(f"{name!r} is not a text field of this index", value=name, expected=expected)
 

@@ -112,6 +112,7 @@ def _combined(
 
 
 def _min_max(scores: Scores) -> Scores:
+    """Scale the scores of a sub-query to the range from 0.001 to 1, as OpenSearch does. Equal scores become 1."""
     low, high = scores.min(), scores.max()
     if low == high:
         return np.ones_like(scores)
@@ -120,6 +121,12 @@ def _min_max(scores: Scores) -> Scores:
 
 
 def _reciprocal_rank(scores: Scores, constant: int) -> Scores:
+    """Replace each score of a sub-query with 1 / (constant + rank), where the best hit has the rank 1.
+
+    Args:
+        scores: The scores, best first.
+        constant: The rank constant of reciprocal rank fusion (RRF).
+    """
     return (1 / (constant + 1 + np.arange(len(scores)))).astype(np.float32)
 
 
@@ -359,6 +366,16 @@ def _group(collapse: Any, tables: IndexTables) -> str:
 
 
 def _rescore(body: Any, tables: IndexTables) -> Rescore:
+    """Parse a rescore step of a search body.
+
+    Args:
+        body: The step as JSON.
+        tables: The database tables of the index.
+
+    Raises:
+        UnsupportedQuery: If the embedded engine does not support a part of the step.
+        BadInput: If the step is malformed.
+    """
     body = settings_of(body, "rescore", "query", "window_size")
     settings = settings_of(body.get("query"), "the query of rescore", "rescore_query", "score_mode")
     window = convert("window_size", body.get("window_size", 10), _WindowSize)
@@ -417,6 +434,14 @@ def _only(settings: Mapping[str, Any], technique: str) -> None:
 
 
 def _weights(combination: Mapping[str, Any]) -> tuple[float, ...]:
+    """Return the weights of the sub-queries of a hybrid query. Empty if the settings contain no weights.
+
+    Args:
+        combination: The settings under ``combination`` of a search pipeline's processor.
+
+    Raises:
+        BadInput: If the sum of the weights is not 1, or a weight is invalid.
+    """
     weights = settings_of(combination.get("parameters", {}), "parameters of combination", "weights").get("weights", [])
     shares: tuple[float, ...] = convert("weights", weights, tuple[Share, ...])
     if shares and abs(sum(shares) - 1) > 0.01:

@@ -1,4 +1,4 @@
-"""Scoring of documents: BM25 as in Lucene, exact k-NN, and Resift's two Painless scripts in NumPy.
+"""Score documents: BM25 as in Lucene, exact k-NN, and Resift's two Painless scripts in NumPy.
 
 The BM25 score of a term in a field of a document is
 
@@ -154,6 +154,12 @@ def sum_by_row(matches: list[Matches], minimum: int) -> Matches:
 
 
 def _idf(documents: float, frequency: int) -> np.float32:
+    """Return the inverse document frequency of a term, as BM25 in Lucene defines it.
+
+    Args:
+        documents: The number n of documents that have the field.
+        frequency: The number df of documents that have the term in the field.
+    """
     idf: np.float32 = np.float32(math.log(1 + (documents - frequency + 0.5) / (frequency + 0.5)))
     return idf
 
@@ -282,6 +288,8 @@ def parse_script(script: Any, dim: int) -> Script:
 
 
 class _Params(msgspec.Struct, forbid_unknown_fields=True):
+    """The parameters of a script in a query, before they are checked. See :class:`Script` for their meaning."""
+
     field: str
     query: list[float]
     mask: list[float] | None = None

@@ -1,4 +1,7 @@
-"""Encode bags of vectors with RN-BoF: image patches, vectors of tokens, or any other features of a document.
+"""Encode documents that contain a bag of vectors, with the neural bag-of-features network RN-BoF.
+
+The vectors of a bag can represent image patches, tokens, or any other features of a document. The network compares them
+with learned centroids (codewords), and maps the bag to a single vector of R dimensions.
 
 A bag is a list of vectors of D numbers. A bag can also be divided into S regions, such as the horizontal strips of an
 image. It is then a list of S lists of vectors, and each region has its own K codewords. With the vectors x_1 … x_n of a
@@ -37,10 +40,12 @@ _AT_ONCE = 4096  # vectors of a region that are compared with the codewords at a
 
 
 class BagModel(Model):
-    """An encoder of documents that carry a bag of vectors in one of their fields.
+    """An encoder that maps the bag of vectors in a field of a document to a single vector of R dimensions.
 
-    A text has no bag. Its vector is zero, like the vector of a text without known words in other models, so searches
-    for words work as without vectors. A session moves the zero vector towards the vectors of relevant documents.
+    The vectors of the bag are compared with learned centroids (codewords), as described at the top of this module.
+
+    The text of a query has no bag, so its vector is zero. Searches for words then work as without vectors. In a
+    session, the zero vector is moved towards the vectors of relevant documents.
 
     Args:
         name: The name of the model.
@@ -82,7 +87,7 @@ class BagModel(Model):
         self.bags = bags
 
     def encode_bags(self, values: Sequence[Any]) -> tuple[Floats, dict[int, str]]:
-        """Encode bags as vectors.
+        """Encode the bag of each document as a single vector of unit length.
 
         Args:
             values: A bag for each document, as JSON: a list of vectors, or a list of lists of vectors if the model has
@@ -131,6 +136,7 @@ class BagModel(Model):
         return np.asarray(total / max(1, len(vectors)), np.float32)
 
     def _encode(self, texts: Sequence[str]) -> Floats:
+        """Return a zero vector for each text, because texts have no bag of vectors."""
         return np.zeros((len(texts), self.dim), np.float32)
 
     def known_share(self, text: str) -> float:
@@ -232,6 +238,7 @@ def check_bag(bag: Bag, regions: int, width: int) -> None:
 
 
 def _parse(text: str) -> Any:
+    """Parse the JSON text of a bag. Raise ``BadInput`` if the text is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -239,6 +246,7 @@ def _parse(text: str) -> Any:
 
 
 def _lists(region: Any) -> list[list[Any]]:
+    """Check that a region is a list of lists, and return it. Raise ``BadInput`` otherwise."""
     if not isinstance(region, list):
         raise _not_a_bag(f"a region is {shorten(region, 60)!r}")
     for number, vector in enumerate(region):

@@ -41,6 +41,7 @@ def build_model(name: str, vectors: WordVectors, seed: int = 0) -> Model:
 
 
 def _build_mean(name: str, options: str, vectors: WordVectors, seed: int) -> Model:
+    """Build a model that encodes a text as the weighted mean of its word vectors. It has no ``options``."""
     if options:
         raise _unknown_name(name, vectors)
     return Model(name, vectors, "mean", "cosine")

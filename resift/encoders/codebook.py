@@ -14,7 +14,7 @@ from resift.vectors.table import WordVectors
 
 
 def learn_codebook(vectors: WordVectors, size: int, seed: int = 0) -> Floats:
-    """Learn a codebook, which is a set of representative vectors ("codewords"), by clustering words.
+    """Learn a codebook, which is a set of representative vectors ("codewords"), by clustering word vectors.
 
     The vectors of the 20,000 most frequent words are scaled to unit length and clustered by k-means. The codewords are
     the centroids.

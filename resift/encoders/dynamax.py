@@ -73,6 +73,7 @@ class DynaMax:
         return np.array([self._compare(words, self._words(text)) for text in documents], np.float32)
 
     def _words(self, text: str) -> _Words:
+        """Split a text into words, and look up their weighted vectors. Only the first MAX_WORDS words are read."""
         words = tokenize(text[:_READ_CHARACTERS])[:MAX_WORDS]
         rows = [self.table.index[word] for word in words]
         ids = np.array([row for row in rows if row >= 0], np.int64)
@@ -80,6 +81,7 @@ class DynaMax:
         return _Words(self.table.weights[ids, None] * self.table.rows(ids), unknown)
 
     def _compare(self, first: _Words, second: _Words) -> float:
+        """Return the similarity of two texts, from 0 to 1, given their words."""
         unknown = [*first.unknown, *second.unknown]
         common = set(first.unknown) & set(second.unknown)
         shared = sum(word in common for word in unknown) * self._unknown_square

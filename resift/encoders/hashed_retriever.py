@@ -105,6 +105,7 @@ def _blocks(encoded: Sequence[bytes]) -> NDArray[np.uint32]:
 
 
 def _rotated(values: NDArray[np.uint32], bits: int) -> NDArray[np.uint32]:
+    """Rotate the bits of 32-bit numbers to the left: the highest bits become the lowest bits."""
     return np.asarray((values << np.uint32(bits)) | (values >> np.uint32(32 - bits)))
 
 
@@ -152,6 +153,7 @@ class HashedRetriever:
         self._check()
 
     def _check(self) -> None:
+        """Raise ``BadInput`` if the arrays do not form a valid inverted index."""
         bins, postings = (len(self.bins),), (len(self.postings),)
         expected = {"bins": bins, "offsets": (bins[0] + 1,), "postings": postings, "values": postings, "idf": bins}
         shapes = {name: array.shape for name, array in self._arrays.items()}

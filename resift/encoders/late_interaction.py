@@ -244,6 +244,11 @@ class LateInteraction:
         return np.asarray(np.divide(1, lengths, out=np.zeros(len(lengths)), where=lengths > 0), np.float32)
 
     def _unit_rows(self, ids: NDArray[np.int64]) -> Floats:
+        """Return the vectors of known words, scaled to unit length, of shape (n_words, n_dimensions).
+
+        Args:
+            ids: The row numbers of the words in the table, of shape (n_words,).
+        """
         rows: Floats = np.asarray(self.table.matrix).take(ids, 0).astype(np.float32, copy=False)
         rows *= self._factors.take(ids)[:, None]
         return rows
@@ -269,6 +274,7 @@ class LateInteraction:
         return np.concatenate([np.zeros((0, len(documents.lengths)), np.float32), *parts])
 
     def _matches(self, words: Sequence[str], documents: PreparedDocuments, rows: Floats) -> Floats:
+        """Compute :meth:`matches` for as many query words as fit into memory at once."""
         known_document_words = documents.words < len(self.table)
         known_query_words = self._ids(words) >= 0
         similarities = np.zeros((len(words), len(documents.words)), np.float32)
@@ -289,6 +295,7 @@ class LateInteraction:
         return np.array([self.table.index[word] for word in words], np.int64)
 
     def _query_rows(self, words: Sequence[str]) -> Floats:
+        """Return the vectors of known query words, which include their trained shifts."""
         rows = self._unit_rows(self._ids(words))
         for row, word in zip(rows, words, strict=True):
             if word in self.shifts:
@@ -296,14 +303,17 @@ class LateInteraction:
         return rows
 
     def _weights(self, words: Sequence[str]) -> Floats:
+        """Return the weight of each query word, of shape (n_words,). Unknown words count as rare."""
         ids = self._ids(words).tolist()
         return np.array([self.table.weights[id] if id >= 0 else self.table.unknown_weight for id in ids], np.float32)
 
     def _length_norms(self, documents: PreparedDocuments) -> Floats:
+        """Return the divisor of each document's score, of shape (n_documents,). Long documents have large divisors."""
         relative_lengths = documents.lengths / self.parameters.mean_length
         return np.asarray(1 + self.parameters.length_penalty * relative_lengths, np.float32)
 
     def _settings(self) -> dict[str, Any]:
+        """Return the settings to be saved, which the hash covers as well."""
         return {
             "name": self.name,
             "kind": "late interaction",
@@ -318,6 +328,7 @@ class LateInteraction:
         }
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays to be saved, by name."""
         shifts = np.array(list(self.shifts.values()), np.float32).reshape(-1, self.table.dim)
         return {**self.table.arrays(), "shifts": shifts}
 

@@ -164,7 +164,7 @@ class Model:
         return self.max_alpha > self.alpha
 
     def require_documents(self) -> None:
-        """Check that the model can encode documents, and not only queries.
+        """Check that the model can encode documents, and not only queries. Called before documents are indexed.
 
         Raises:
             BadInput: If the model can only encode queries.
@@ -300,6 +300,7 @@ class Model:
         return vector
 
     def _encode(self, texts: Sequence[str]) -> Floats:
+        """Encode one batch of texts, and return their vectors, of shape (n_texts, n_dimensions)."""
         pooled = self._pool(texts).reshape(len(texts), -1)
         vectors = pooled if self.is_plain_mean else self._apply_layers(pooled)
         return unit_rows(vectors) if self.similarity == "cosine" else vectors
@@ -411,6 +412,7 @@ class Model:
 
     @cached_property
     def _frequent_word_vectors(self) -> Floats:
+        """The vectors of the FREQUENT_WORDS most frequent words, of shape (n_words, n_dimensions)."""
         return self.word_vectors(slice(FREQUENT_WORDS))
 
     def word_vectors(self, ids: Any) -> Floats:

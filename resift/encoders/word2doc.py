@@ -203,6 +203,7 @@ class Word2Doc(Model):
 
     @property
     def _width(self) -> int:
+        """The number H of hidden units of the network."""
         return int(self.layers["embeddings"].shape[1])
 
     @property
@@ -221,7 +222,9 @@ class Word2Doc(Model):
         return True
 
     def encode_query(self, text: str) -> Floats:
-        """Encode a query: the vector h that the network computes for its corrected words.
+        """Correct the spelling of a query, and encode the query with the network.
+
+        The result is (h, 1, 0), scaled to unit length, where h is the vector that the network computes.
 
         Args:
             text: The text of the query.
@@ -233,6 +236,7 @@ class Word2Doc(Model):
         return vector
 
     def _query_vectors(self, queries: Sequence[str]) -> Floats:
+        """Encode n queries like :meth:`encode_query`, and return their vectors, of shape (n, H + 2)."""
         corrected = list(map(self._corrected, queries))
         hidden = self._hidden(self.view.encode(corrected), [self.retriever.best(query, CONTEXT) for query in corrected])
         vectors = np.zeros((len(queries), self.dim), np.float32)
@@ -246,7 +250,10 @@ class Word2Doc(Model):
         return " ".join(words if len(words) > _MAX_CORRECTED_WORDS else self.speller.correct(query))
 
     def _encode(self, texts: Sequence[str]) -> Floats:
-        """Encode documents with their learned rows. Documents that the training did not see get zero vectors."""
+        """Return the learned vectors of documents, of shape (n_texts, H + 2).
+
+        A document is recognised by its text. Documents that the training did not see get zero vectors.
+        """
         known = np.array([self._positions.get(key, -1) for key in text_keys(texts).tolist()], np.int64)
         vectors = np.zeros((len(texts), self.dim), np.float32)
         vectors[known >= 0] = self._completed(self._output_rows(known[known >= 0]))
@@ -258,7 +265,11 @@ class Word2Doc(Model):
         return {key: row for row, key in reversed(list(enumerate(self.keys.tolist())))}
 
     def _output_rows(self, positions: Any) -> Floats:
-        """Return the rows (o, d) of documents, of shape (n_documents, H + 1)."""
+        """Return the rows (o, d) of documents in the output layer, of shape (n_documents, H + 1).
+
+        Args:
+            positions: The positions of the documents, as an array or a slice.
+        """
         output, bias = self.layers["output"][positions], self.layers["output_bias"][positions]
         return np.concatenate([output, bias[:, None]], axis=1).astype(np.float32)
 
@@ -269,7 +280,14 @@ class Word2Doc(Model):
         return float(np.sqrt((squares + np.square(self.layers["output_bias"], dtype=np.float32)).max(initial=1e-12)))
 
     def _completed(self, rows: Floats) -> Floats:
-        """Return unit vectors of H + 2 dimensions for rows (o, d) that are not longer than M."""
+        """Add a component to rows (o, d) of the output layer, so that all of them can be scaled to unit length.
+
+        Args:
+            rows: The rows, of shape (n_rows, H + 1). None of them is longer than M.
+
+        Returns:
+            Unit vectors, of shape (n_rows, H + 2).
+        """
         scaled = rows / np.float32(self._longest)
         rest = np.sqrt(np.maximum(0, 1 - np.square(scaled).sum(axis=1, keepdims=True)))
         return unit_rows(np.concatenate([scaled, rest], axis=1))

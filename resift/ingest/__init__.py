@@ -1,1 +1,1 @@
-"""Reading documents from files and Python objects, and indexing them without losing any."""
+"""Read documents from files and Python objects, and index them without losing any."""

@@ -1,4 +1,4 @@
-"""Dead letters: a file of the documents that an engine refused, with the reasons."""
+"""Write documents that an engine refused to a file (a dead-letter file), with the reasons."""
 
 from __future__ import annotations
 
@@ -138,6 +138,7 @@ def _create(path: Path) -> tuple[Path, TextIO]:
 
 
 def _line(entry: dict[str, Any]) -> bytes:
+    """Encode an entry of the dead-letter file as a line of JSON."""
     try:
         return (json.dumps(entry, ensure_ascii=False) + "\n").encode()
     except UnicodeEncodeError:  # UTF-8 cannot encode half of a surrogate pair, but JSON can escape it

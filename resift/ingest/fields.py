@@ -1,4 +1,4 @@
-"""Guesses which fields of documents are texts, based on the first documents."""
+"""Guess which fields of documents are texts, based on the first documents."""
 
 from __future__ import annotations
 

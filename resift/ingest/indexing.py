@@ -1,4 +1,7 @@
-"""Indexing: encodes documents, sends them in batches, retries temporary failures, and writes dead letters."""
+"""Index documents: encode them, send them in batches, retry temporary failures, and write refused documents to a file.
+
+The file of refused documents is called dead-letter file (:mod:`resift.ingest.dead_letters`).
+"""
 
 from __future__ import annotations
 
@@ -192,6 +195,11 @@ class Indexer(BatchWriter):
                 self.stop.requested = True
 
     def _refuse_open_records(self, error: BaseException) -> None:
+        """Write all documents whose fate is unknown to the dead-letter file, after an error has ended indexing.
+
+        Args:
+            error: The error. It is written to the file as the reason.
+        """
         reason = getattr(error, "message", str(error)) or type(error).__name__
         for record in list(self._open.values()):
             self._refuse(record, getattr(error, "status", 500), f"not indexed: {reason}")
@@ -211,6 +219,15 @@ class Indexer(BatchWriter):
                 return
 
     def _encode(self, records: Sequence[Record], fields: Sequence[str]) -> Batch:
+        """Encode documents as vectors. Documents that cannot be encoded are refused.
+
+        Args:
+            records: The documents.
+            fields: The names of the text fields.
+
+        Returns:
+            A tuple of the id, the document and its vector for each of the other documents.
+        """
         texts = [document_text(record.source, fields) for record in records]
         self.report.without_text += sum(not text.strip() for text in texts)
         vectors, faults = encode_documents(self.model, [record.source for record in records], fields)
@@ -267,6 +284,7 @@ class Indexer(BatchWriter):
             self._open.pop(id(record), None)
 
     def _add_dead_letter(self, record: Record | BadLine, status: int, reason: str, document: Any) -> None:
+        """Write an entry to the dead-letter file, and count it. See :meth:`DeadLetters.add` for the arguments."""
         with self._lock:
             self.dead_letters.add(record, status, reason, document)
             self.report.dead += 1

@@ -1,4 +1,4 @@
-"""Documents from Parquet files, in bounded memory.
+"""Read documents from Parquet files in bounded memory.
 
 A Parquet file of a kilobyte can contain terabytes: a text that is stored once may occur in any number of rows. Texts
 therefore stay in Arrow's dictionary encoding until the size of the rows is known.
@@ -57,7 +57,11 @@ def parquet_rows(path: PurePath, check_columns: Callable[[list[Any]], None]) -> 
 
 
 def _batch_size(metadata: Any) -> int:
-    """Return how many rows of a Parquet file to decode at a time."""
+    """Return how many rows of a Parquet file to decode at a time, so that they fit into memory.
+
+    Args:
+        metadata: The metadata of the file, from pyarrow. They contain the sizes of the row groups.
+    """
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     largest = max((group.total_byte_size / max(1, group.num_rows) for group in groups), default=0)
     return max(1, min(_BATCH_ROWS, int(_BATCH_BYTES / max(1, largest))))

@@ -1,4 +1,4 @@
-"""Readers of documents in JSON (in BEIR's format or any other), CSV, TSV and plain text, from files and streams.
+"""Read documents in JSON (in BEIR's format or any other), CSV, TSV and plain text from files and streams.
 
 Files and streams may be compressed with gzip.
 """
@@ -135,6 +135,7 @@ class Files:
                 raise BadInput(message, value=path, expected="a readable file") from error
 
     def _records(self, path: str, format: str) -> Iterator[Record | BadLine]:
+        """Yield the documents of a single file, and update :attr:`position`."""
         if path == STDIN:
             yield from self._records_of_stream(sys.stdin.buffer, path, format)
             return
@@ -151,6 +152,13 @@ class Files:
         self.position = before + os.path.getsize(path)
 
     def _records_of_stream(self, stream: BinaryIO, path: str, format: str) -> Iterator[Record | BadLine]:
+        """Yield the documents of stdin or of a pipe, which can be read only once.
+
+        Args:
+            stream: The stream.
+            path: The name of the stream for the records and error messages.
+            format: The format of the documents.
+        """
         # A requested stop ends the stream itself, so that everything that was taken from the stream is yielded.
         try:
             yield from read(stoppable(stream, self.stop), format, self.id_column, path)

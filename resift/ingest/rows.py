@@ -1,4 +1,4 @@
-"""Readers of rows from a UTF-8 stream: JSON lines, a JSON array, a table with a header, or plain text."""
+"""Read rows from a UTF-8 stream: JSON lines, a JSON array, a table with a header, or plain text."""
 
 from __future__ import annotations
 
@@ -73,6 +73,7 @@ def _replace_surrogates(text: str) -> str:
 
 
 def _text_rows(stream: BinaryIO) -> Rows:
+    """Convert each line of a plain text to a row with the field ``text``. The id is the number of the line."""
     for number, raw in _numbered_lines(stream):
         if len(raw) > MAX_LINE:
             yield number, _too_long(raw)
@@ -137,6 +138,7 @@ def _json_value(start: bytes, stream: BinaryIO) -> Any:
 
 
 def _json_row(raw: bytes) -> dict[str, Any] | BadRow:
+    """Parse a line as a JSON object. Return a BadRow with the reason if this is not possible."""
     if len(raw) > MAX_LINE:
         return _too_long(raw)
     return _require_object(_parse_json(raw.decode("utf-8", "surrogateescape").rstrip("\r\n")))
@@ -159,6 +161,7 @@ def _parse_json(text: str) -> Any:
 
 
 def _require_object(value: Any) -> dict[str, Any] | BadRow:
+    """Return a JSON value if it is an object or a BadRow, otherwise a BadRow that names the type of the value."""
     if isinstance(value, (dict, BadRow)):
         return value
     kinds = {list: "an array", str: "a string", bool: "true or false", type(None): "null"}

@@ -1,4 +1,4 @@
-"""Stopping early: after a signal, nothing more is read, and everything that was read is still indexed."""
+"""Stop early: after a signal, nothing more is read, and everything that was read is still indexed."""
 
 from __future__ import annotations
 

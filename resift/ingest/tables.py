@@ -1,4 +1,4 @@
-"""Documents from Python objects that contain rows, such as data frames and Arrow tables, and from Parquet files.
+"""Read documents from Python objects that contain rows, such as data frames and Arrow tables, and from Parquet files.
 
 The libraries of these objects are not imported, because the caller has already imported them. Only reading Parquet
 files imports pyarrow (see :mod:`resift.ingest.parquet`).
@@ -84,6 +84,7 @@ def rows_in(documents: Any) -> Iterable[Any]:
 
 
 def _arrow(table: Any) -> Iterator[Any]:
+    """Yield the rows of an Arrow table or an Arrow stream as dictionaries."""
     if hasattr(table, "to_batches"):
         batches = table.to_batches()
     else:
@@ -99,6 +100,11 @@ def _arrow(table: Any) -> Iterator[Any]:
 
 
 def _pandas(frame: Any) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a pandas DataFrame as dictionaries, as described at :func:`rows_in`.
+
+    Raises:
+        BadInput: If a column name or the index is invalid.
+    """
     index = frame.index
     named = [name for name in index.names if name is not None]
     if named and index.nlevels > 1:
@@ -126,6 +132,7 @@ def _check_columns(names: list[Any]) -> None:
 
 
 def _is_missing(value: Any) -> bool:
+    """Return whether a cell of a pandas DataFrame is empty: None, NaN, or a missing value of pandas or NumPy."""
     if isinstance(value, (np.datetime64, np.timedelta64)):
         return bool(np.isnat(value))
     return value is None or type(value).__name__ in _MISSING or (isinstance(value, float) and value != value)

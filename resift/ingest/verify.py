@@ -1,4 +1,4 @@
-"""Verification that the vectors of an index belong to the current texts, and their repair.
+"""Verify that the vectors of an index belong to the current texts of its documents, and repair wrong vectors.
 
 Each text is encoded again, and the result is compared with the stored vector. Encoding takes less time than reading the
 document. This method finds all differences, no matter how a document was written. Comparing a hash that is stored with
@@ -188,6 +188,7 @@ class VectorCheck:
         return verification
 
     def _read_again(self, ids: Sequence[str]) -> Iterator[Document]:
+        """Yield the current versions of documents that a client has changed during the check."""
         for batch in batched(ids, BATCH):
             fields = encoded_fields(self.model, self.info.fields)
             yield from self.engine.scan(self.info.name, self.info.vector_field, fields, ids=batch)

@@ -1,4 +1,4 @@
-"""Concurrent writing of documents or vectors to an engine, with retries."""
+"""Write documents or vectors to an engine, with concurrent requests and retries."""
 
 from __future__ import annotations
 
@@ -138,6 +138,7 @@ class BatchWriter(ABC):
         self._running.append((ids, self._pool.submit(self._send, batch)))
 
     def _finish_oldest(self) -> None:
+        """Wait for the oldest running request, and raise its error if it failed."""
         self._running.popleft()[1].result()
         self._after_batch()
 

@@ -116,12 +116,14 @@ def replacing_folder(folder: str | Path, name: str) -> Iterator[Path]:
 
 
 def _is_unicode(text: str) -> bool:
+    """Return whether a text can be encoded as UTF-8, which is not possible for lone surrogates."""
     return text.encode("utf-8", "replace").decode() == text
 
 
 def _write_files(
     folder: Path, name: str, info: dict[str, Any], words: Sequence[str], arrays: dict[str, NDArray[Any]]
 ) -> None:
+    """Write settings, words and arrays to the files of a folder. See :func:`write_folder` for the arguments."""
     settings = {key: value for key, value in info.items() if key not in ("format", "hash", "arrays")}
     saved = {**settings, "format": FORMAT, "hash": content_hash(settings, words, arrays), "arrays": sorted(arrays)}
     (folder / name).write_text(json.dumps(saved, indent=2, ensure_ascii=False) + "\n", "utf-8")
@@ -233,6 +235,7 @@ def _read_array(path: Path) -> NDArray[Any]:
 
 
 def _is_finite(array: NDArray[Any]) -> bool:
+    """Return whether an array contains neither NaN nor infinity."""
     if array.dtype.kind != "f":
         return True
     # In chunks, because isfinite creates an array as long as its input.

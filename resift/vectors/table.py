@@ -135,6 +135,7 @@ class WordVectors:
 
     @cached_property
     def _lookup(self) -> Any:
+        """The hash table of the words, in which compiled code looks up the row numbers of words."""
         return load_loops(LOOPS_MODULE).build_lookup(self.words)
 
     @cached_property

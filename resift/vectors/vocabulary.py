@@ -105,10 +105,13 @@ class Vocabulary:
     def related_words(self, text: str) -> dict[str, dict[str, float]]:
         """Return related words for the words of a query that matches few documents.
 
-        Related words are the words of the index with the nearest word vectors. A query matches enough documents if half
-        of its words, weighted by idf, occur together in ten documents or in a fiftieth of the index. The number of
-        documents is extrapolated from the sample. If this share of the words is less than half, but at least three
-        tenths, the related words get lower weights.
+        Related words are the words of the index with the nearest word vectors. They are added to the query so that it
+        matches more documents.
+
+        A query matches enough documents if half of its words, weighted by their inverse document frequency (idf), occur
+        together in ten documents or in a fiftieth of the index. The number of documents is extrapolated from the
+        sample. If this share of the words is less than half, but at least three tenths, the related words get lower
+        weights.
 
         Args:
             text: The query text.
@@ -214,4 +217,5 @@ def inflected_pairs(documents: Sequence[Sequence[str]]) -> list[tuple[str, str]]
 
 
 def _is_content_word(word: str) -> bool:
+    """Return whether a word says something about the topic of a text. Function words, letters and numbers do not."""
     return len(word) > 1 and word not in FUNCTION_WORDS and not any(map(str.isdigit, word))
