@@ -140,10 +140,10 @@ def _complete_index(engine: Engine, index: str, model: Model) -> list[str]:
 
 
 def _add_pipelines(engine: Engine, index: str) -> None:
-    """Create the ingest and search pipelines of a new index, and print a line about each.
+    """Create the ingest and search pipelines of a new index in a cluster, and print a line about each.
 
-    This function does nothing for an SQLite file, or if Resift is not installed in the cluster for the model of the
-    index.
+    Nothing is created for an index in an SQLite file. The same holds if the cluster has no installation (the resources
+    that ``resift install`` creates) with the model of the index.
     """
     from resift.plugin.cluster.client import Cluster
     from resift.plugin.cluster.index_pipelines import update_pipelines
@@ -197,13 +197,13 @@ def _reporting_failures(indexer: Indexer) -> Iterator[None]:
 
 
 def _position(report: Report) -> str:
-    """Return a text such as "read up to line 12 of news.jsonl", for messages to the user."""
+    """Return how far the files were read, as a text such as "read up to line 12 of news.jsonl" for the user."""
     file, line = report.last_read or ("-", 0)
     return f"read up to line {line} of {file}"
 
 
 def _counting_ids(records: Records, counts: Counter[str]) -> Records:
-    """Yield all records unchanged, and count the documents whose ids may cause problems.
+    """Yield all records unchanged, and count the documents without an id and the documents with a repeated id.
 
     Args:
         records: The records to yield.

@@ -61,10 +61,10 @@ class FairPool:
                 self._release(caller)
 
     def _take(self) -> tuple[Hashable, Work] | None:
-        """Remove a task from the queues, and return it with its caller.
+        """Remove the next function from the queues, and return it with the caller who added it.
 
-        The result is None if no task is waiting, or if all waiting callers already occupy their maximum number of
-        threads.
+        The result is None if no function is queued, or if all callers with queued functions already occupy their
+        maximum number of threads.
         """
         with self._lock:
             limit = self._per_caller if len(self._queues) > 1 else self._alone

@@ -41,7 +41,7 @@ class HttpServer(BaseApplication):  # type: ignore[misc]
         super().__init__()
 
     def load_config(self) -> None:
-        """Set gunicorn's settings."""
+        """Set the settings of gunicorn, which calls this method when the server is created."""
         options = {
             "bind": f"fd://{self._descriptor}",
             "workers": self._workers,
@@ -57,7 +57,10 @@ class HttpServer(BaseApplication):  # type: ignore[misc]
                 self.cfg.set(name, value)
 
     def load(self) -> Any:
-        """Create the application."""
+        """Create the Flask application, and load everything into memory that the worker processes share.
+
+        gunicorn calls this method once, before it starts the workers.
+        """
         config = Config.from_environment()
         log_to_stderr(config.log)
         app = create_app(config)
@@ -111,7 +114,7 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
     interrupted = False
 
     def handle_int(self) -> None:
-        """Handle SIGINT."""
+        """Record that Ctrl-C (SIGINT) has stopped the server, and stop all workers."""
         self.interrupted = True
         super().handle_int()
 

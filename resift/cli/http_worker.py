@@ -202,7 +202,7 @@ class _Listener(TcpWSGIServer):  # type: ignore[misc]
                 min(waiting, key=lambda candidate: candidate.began, default=connection).give_way()
 
     def _replaceable(self, address: str) -> list[Connection] | None:
-        """Return the open connections of which one may be closed to make room for a new connection.
+        """Return the open connections among which one must be closed to make room for a new connection.
 
         If the network address of the new connection has reached its limit, these are the other connections from this
         address. If only the total limit is reached, these are the connections from the address with the most
@@ -223,7 +223,7 @@ class _Listener(TcpWSGIServer):  # type: ignore[misc]
 
 
 def _network(address: str) -> str:
-    """Return the network that an IP address belongs to. The server limits the number of connections per network.
+    """Return the network of a client, for which the server counts and limits open connections.
 
     For IPv4, the network is the address itself. For IPv6, it is the /64 network, because a client usually controls all
     addresses of a /64 network.
@@ -249,7 +249,10 @@ class _Task(WSGITask):  # type: ignore[misc]
         self.channel.flush()
 
     def get_environment(self) -> dict[str, Any]:
-        """Return the WSGI environment."""
+        """Return the WSGI environment of the request, with the times that requests waited for a thread.
+
+        The keys of these times are WAITED and LONGEST_WAIT of :mod:`resift.reranker.queueing`.
+        """
         environment: dict[str, Any] = super().get_environment()
         environment[WAITED] = self.channel.waited
         environment[LONGEST_WAIT] = self.channel.server.task_dispatcher.longest_wait()
@@ -299,7 +302,7 @@ class _Refusal(ErrorTask):  # type: ignore[misc]
     """
 
     def execute(self) -> None:
-        """Write the response."""
+        """Send the error response as JSON. The connection is closed afterwards."""
         error, max_body = self.request.error, self.channel.adj.max_request_body_size - 1
         # The standard status of an unknown transfer coding is 501, but 5xx would trigger alarms.
         status = HTTPStatus(400 if error.code == 501 else error.code)
@@ -362,10 +365,10 @@ class Connection(HTTPChannel):  # type: ignore[misc]
             self.logger.exception("answering failed")
 
     def _is_abandoned(self) -> bool:
-        """Return whether the client has closed the connection.
+        """Return whether the client has closed the connection while its request waited for a thread.
 
-        A closed connection is not noticed otherwise: no data is read from a connection until its request has been
-        answered.
+        This check is needed because no data is read from a connection until its request has been answered. A closed
+        connection would otherwise not be noticed.
         """
         try:
             return not self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
@@ -392,7 +395,14 @@ class Connection(HTTPChannel):  # type: ignore[misc]
         return super().received(data)
 
     def write_soon(self, data: bytes) -> Any:
-        """Send a part of the response."""
+        """Send a part of the response, or buffer it until enough data is collected.
+
+        Args:
+            data: The bytes to send.
+
+        Returns:
+            The result of the base class in waitress.
+        """
         self.response_started, self.used = True, time.monotonic()
         return super().write_soon(data)
 

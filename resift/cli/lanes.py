@@ -89,7 +89,11 @@ class Lanes:
         self._waiting: deque[_Ticket] = deque()
 
     def add_task(self, connection: Connection) -> None:
-        """Pass the next request of a connection to a thread pool."""
+        """Put the next request of a connection into the queue of the thread pool for its kind of request.
+
+        Args:
+            connection: The connection, whose first request has been received completely.
+        """
         request = connection.requests[0]
         path, pool = getattr(request, "path", ""), self._general
         ticket = _Ticket(connection, self._waits)
@@ -176,7 +180,7 @@ class _Ticket:
         return self._taken.locked()
 
     def serve(self) -> None:
-        """Answer the request, unless another thread does."""
+        """Answer the request, unless another thread has already begun to answer it."""
         if not self._taken.acquire(blocking=False):
             return
         waited = time.monotonic() - self.queued

@@ -27,12 +27,12 @@ class LazyGroup(click.Group):
         self._group = group
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all commands, sorted."""
+        """Return the names of all commands, sorted. Commands of other packages are included."""
         self._add_entry_points()
         return sorted({*super().list_commands(ctx), *self._lazy})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command with this name, or None."""
+        """Return the command with this name, or None if it does not exist. Its module is imported if necessary."""
         if cmd_name not in self._lazy and cmd_name not in self.commands:
             self._add_entry_points()
         if (location := self._lazy.pop(cmd_name, None)) is not None:

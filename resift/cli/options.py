@@ -38,7 +38,7 @@ STORE_HINT = "(--store names another place)"
 
 
 def combine_options(*options: Decorator) -> Decorator:
-    """Return a decorator that adds several click options to a command. The help lists the options in this order."""
+    """Return a decorator that adds several click options to a command, in the order of the arguments."""
 
     def decorate(command: Command) -> Command:
         for option in reversed(options):

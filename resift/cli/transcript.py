@@ -92,7 +92,7 @@ def corpus_file(demo: Demo = PASSAGES) -> str:
 
 
 def load_questions(demo: Demo = PASSAGES) -> list[Question]:
-    """Load the questions of a demonstration.
+    """Load the packaged questions of a demonstration, each with the ids of its relevant documents.
 
     Args:
         demo: The demonstration.

@@ -54,7 +54,7 @@ class ResiftRetriever:
         return opened.index(self.name)
 
     def to_dict(self) -> dict[str, Any]:
-        """Serialize the component to a dictionary."""
+        """Serialize the component to a dictionary, as Haystack does to save a pipeline."""
         names = ("session", "url", "model", "sessions", "top_k", "options")
         return dict(default_to_dict(self, index=self.name, **{name: getattr(self, name) for name in names}))
 

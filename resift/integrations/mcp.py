@@ -293,7 +293,7 @@ def _is_short(value: Any) -> bool:
 
 
 def _excerpt_start(text: str, highlight: dict[str, list[str]], characters: int) -> int:
-    """Choose the position in a text where an excerpt starts.
+    """Choose where the excerpt of a long document starts, so that it shows the words of the query.
 
     The excerpt is placed so that the fragment with the most matching words begins about a quarter of the way into the
     excerpt.
@@ -315,7 +315,7 @@ def _excerpt_start(text: str, highlight: dict[str, list[str]], characters: int) 
 
 
 def _highlighted_words(fragment: str) -> tuple[int, int]:
-    """Count the highlighted words in a fragment of HTML, in which they are enclosed in ``<em>`` tags.
+    """Count the words of the query in a highlighted fragment of HTML, where they are enclosed in ``<em>`` tags.
 
     Returns:
         The number of distinct highlighted words, and the number of all highlighted words.

@@ -28,7 +28,7 @@ class Passage:
 
 
 def passages(session: Session, hits: Hits) -> Iterator[Passage]:
-    """Convert search hits to passages, best first.
+    """Convert search hits to passages, which the retriever of a framework converts to its own documents.
 
     Args:
         session: The session in which the search ran.

@@ -205,7 +205,7 @@ def _collection(folder: str, judgments: str | None, shares: tuple[float, ...] | 
 
 
 def _metrics_to_print(report: dict[str, Any]) -> tuple[str, ...]:
-    """Return the names of the metrics to print.
+    """Return the names of the metrics that ``resift eval retrieval`` prints, in order.
 
     Args:
         report: The metrics by name. Metrics of condensed rankings, which leave out unjudged documents, are printed only

@@ -178,7 +178,15 @@ def _description(index: str, from_ubi: bool) -> str:
 
 
 def _texts(engine: Engine, info: IndexInfo) -> dict[str, str]:
-    """Return the text of each document of an index, by id."""
+    """Read the text of each document of an index from the engine.
+
+    Args:
+        engine: The engine with the index.
+        info: A description of the index, which names its text fields.
+
+    Returns:
+        The texts, by document id.
+    """
     fields = list(info.fields)
     return {stored.id: document_text(stored.source, fields) for stored in engine.scan(info.name, fields=fields)}
 

@@ -233,7 +233,7 @@ def _draw_sample(source: LogSource, actions: Actions) -> tuple[Sample, dict[str,
 def observations(
     events_by_client: dict[str, list[UbiEvent]], log: Log, search: ReplayedSearch, skipped: Skipped, progress: Progress
 ) -> Iterable[Observation]:
-    """Replay the searches of several clients.
+    """Replay the searches of several clients, and yield the ranks of the clicked documents with and without a session.
 
     Args:
         events_by_client: The events of each client, by the id of the client.
@@ -314,7 +314,7 @@ class ReplayedSearch:
         self.service.info(index)  # raises an error if the index does not exist
 
     def rank(self, text: str, judged: Sequence[Judgement]) -> tuple[Ranking, Ranking]:
-        """Run a query twice: without a session, and in a session.
+        """Run a query twice: without a session, and in a session with some judgements.
 
         Args:
             text: The text of the query.
@@ -385,7 +385,14 @@ class ReplayedSearch:
         return json.loads(template.replace(TEXT, json.dumps(text)[1:-1]))
 
     def _ids(self, bodies: list[dict[str, Any]]) -> list[Ranking]:
-        """Run searches, and return the ids of their hits."""
+        """Run several searches of the index in one request, and return the ids of their first ``DEPTH`` hits.
+
+        Args:
+            bodies: The search bodies.
+
+        Returns:
+            A list of document ids for each search, best hit first.
+        """
         results = self.engine.search_all(self.index, bodies, None)
         return [[hit["_id"] for hit in islice(result.hits, DEPTH)] for result in results]
 

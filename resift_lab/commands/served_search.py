@@ -53,12 +53,12 @@ class _Vectors:
 
     @property
     def space_type(self) -> str:
-        """The space type of the ``knn_vector`` field."""
+        """The space type of the ``knn_vector`` field, which is how OpenSearch names the similarity of vectors."""
         return "innerproduct" if self.similarity == "cosine" else "l2"
 
 
 class IndexSearch:
-    """A search of an existing index that gives the same hits as the service with its default settings.
+    """Searches an existing index, with the same hits as the service with its default settings.
 
     Args:
         engine: The engine with the index.
@@ -136,7 +136,7 @@ class IndexSearch:
 
 
 class ServedSearch(IndexSearch):
-    """A search of a new, temporary index that gives the same hits as Resift's service.
+    """Searches a temporary index of some documents, with the same hits as the service with its default settings.
 
     Creating the object indexes the documents in memory, in an embedded engine (a search engine without a server).
 

@@ -71,7 +71,7 @@ def _listed(defaults: dict[str, Any]) -> str:
 
 
 def _setting(text: str, defaults: dict[str, Any], hints: dict[str, Any]) -> tuple[str, Any]:
-    """Parse a setting of the form ``NAME=VALUE``.
+    """Parse a setting of the form ``NAME=VALUE``, and convert the value to the type of the setting.
 
     Args:
         text: The text to parse.

@@ -57,14 +57,14 @@ class SystemChoice:
         return self.model or self.encoder or "mean"
 
     def system(self) -> System:
-        """Return the first system."""
+        """Build the system to evaluate: the saved model that ``--model`` names, or else the system of ``--encoder``."""
         from resift_lab.evaluation.registry import load_system
         from resift_lab.training.systems import LEARNERS
 
         return load_system(self.name, None, LEARNERS) if self.model else self.named(self.name)
 
     def other(self) -> System | None:
-        """Return the system of --compare, or None if it is not set."""
+        """Build the second system, which ``--compare`` names. Return None if this option is not set."""
         return self.named(self.compare) if self.compare else None
 
     def named(self, name: str) -> System:

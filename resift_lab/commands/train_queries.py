@@ -139,7 +139,15 @@ class _Options:
 
 
 def _trained(options: _Options, cache: Path) -> StaticQueries:
-    """Open the teacher, read the documents, and train."""
+    """Open the teacher, read the documents, and train static queries: word vectors that imitate the teacher.
+
+    Args:
+        options: The options of ``resift train queries``.
+        cache: The folder in which the teacher's vectors are stored, so that an interrupted training can continue.
+
+    Returns:
+        The trained model.
+    """
     options.check()
     settings, table = QueryOptions(**options.settings), load_vectors(options.vectors)
     with ExitStack() as stack:

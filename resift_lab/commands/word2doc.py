@@ -109,7 +109,11 @@ def eval_command(folder: str, queries: tuple[str, ...], as_json: bool) -> None:
 
 
 def _report_lines(report: dict[str, Any]) -> list[str]:
-    """Return a table with a line for each kind of typing error."""
+    """Format the evaluation of a word2doc model as lines of text: a table with a line for each kind of typing error.
+
+    Args:
+        report: The evaluation, as :func:`resift_lab.training.word2doc_report.judge` returns it.
+    """
     lines = [f"{report['queries']} held-out keywords".ljust(22) + "".join(f"{name:>13}" for name in _COLUMNS)]
     for kind, values in {**report["kinds"], "all errors": report["noisy"]}.items():
         cells = (f"{values[c]:13d}" if isinstance(values[c], int) else f"{values[c]:13.4f}" for c in _COLUMNS)

@@ -161,9 +161,12 @@ def run_retrieval(system: System, collection: Collection) -> Run:
 
 
 def _without_zeros(scores: NDArray[Any]) -> NDArray[Any]:
-    """Replace scores of 0 with -inf, which excludes these documents from the ranking.
+    """Replace scores of 0 with -inf, which excludes these documents from the ranking of a query.
 
-    Otherwise, documents without any word of the query would be ranked by their position in the collection.
+    Otherwise, documents that have nothing in common with the query would be ranked by their position in the collection.
+
+    Args:
+        scores: Scores of N documents for B queries, shape (B, N).
     """
     return np.where(scores == 0, -np.inf, scores)
 
@@ -373,7 +376,7 @@ class _Rankings:
             self._table[query] = [values[name] for name in self._names]
 
     def run(self, dimensions: int, **facts: Any) -> Run:
-        """Return the metrics of all queries.
+        """Return the collected metrics of all queries as a :class:`Run`.
 
         Args:
             dimensions: Number of dimensions of the system's vectors, for reports.

@@ -122,7 +122,7 @@ def build_system(
     similarity: str | None = None,
     learners: Mapping[str, Learner] | None = None,
 ) -> System:
-    """Build a system by its name.
+    """Build the system to evaluate from its name, such as ``bm25`` or ``lsi:100``.
 
     Args:
         name: Name of the system, see the table in the module's documentation.
@@ -237,11 +237,11 @@ def _learner(kind: str, learners: Mapping[str, Learner] | None) -> Learner:
 
 
 def _svm(name: str, options: str) -> Svm:
-    """Train a linear classifier as a retrieval system.
+    """Train the linear classifier that a system name of the form ``svm:T,FILE`` describes.
 
     Args:
         name: The name of the system, for error messages.
-        options: The softmax temperature and the file of labelled documents, separated by a comma.
+        options: The part of the name after the colon: the softmax temperature and the file of labelled documents.
 
     Raises:
         BadInput: If the temperature or the file is missing or invalid.

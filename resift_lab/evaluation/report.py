@@ -141,7 +141,7 @@ def as_json(report: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value to types that JSON supports."""
+    """Convert a value of a report to types that JSON supports. NaN and infinity become None."""
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
@@ -181,7 +181,12 @@ def as_table(report: Mapping[str, Any], metrics: Sequence[str]) -> str:
 
 
 def _with_interval(entry: Mapping[str, Any], name: str) -> list[str]:
-    """Return the cells of a value and its interval."""
+    """Return the two table cells of a metric: its value, and its 95 % interval.
+
+    Args:
+        entry: The values of a system by metric, with their intervals under the key ``intervals``.
+        name: The name of the metric. If it has no interval, the second cell is empty.
+    """
     low, high = entry["intervals"].get(name, (None, None))
     return [_number(entry[name]), "" if low is None else f"{_number(low)} – {_number(high)}"]
 
@@ -193,6 +198,6 @@ def _number(value: Any) -> str:
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Join the cells of each row with aligned columns."""
+    """Format the rows of a table, which consist of text cells, as lines of text with aligned columns."""
     widths = [max(len(row[i]) if i < len(row) else 0 for row in rows) for i in range(max(map(len, rows)))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip() for row in rows]

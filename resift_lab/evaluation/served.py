@@ -84,7 +84,11 @@ class SearchableCollection(Protocol):
     """The interface of an indexed test collection, whose searches return the same hits as the service."""
 
     def hits(self, search: SimulatedSearch) -> Hits:
-        """Return the hits of a search, best first."""
+        """Run a search in the collection, and return its hits, best first.
+
+        Args:
+            search: The query, its vector, the weight of the similarity, and the judged documents of the session.
+        """
 
 
 # A function that indexes documents. Its arguments are the texts of the N documents, their vectors of shape (N, K), the

@@ -48,7 +48,7 @@ class StsTask:
 
 
 def run_sts(system: System, files: Sequence[SentencePairs]) -> list[StsTask]:
-    """Predict the similarity of sentence pairs, and group the pairs by task.
+    """Let a system predict the similarity of sentence pairs, and return the predictions and human scores by task.
 
     The system is fitted on the sentences of each file before it predicts the file's pairs.
 
@@ -79,14 +79,14 @@ def run_sts(system: System, files: Sequence[SentencePairs]) -> list[StsTask]:
 
 
 def _similarities(system: System, pairs: SentencePairs) -> NDArray[Any]:
-    """Predict the similarities of the n sentence pairs of a file.
+    """Predict how similar the two sentences of each pair are.
 
     Args:
-        system: The system. It is fitted on the sentences of the pairs.
-        pairs: The sentence pairs.
+        system: The system to evaluate. It is fitted on all sentences of the pairs first.
+        pairs: The n sentence pairs.
 
     Returns:
-        Similarities of shape (n,).
+        The predicted similarities, shape (n,).
     """
     if isinstance(system, DynaMaxPairs):
         return system.pairs(pairs.left, pairs.right)
@@ -133,13 +133,13 @@ def summary(tasks: Sequence[StsTask]) -> dict[str, Any]:
 
 
 def _joined(tasks: Sequence[StsTask]) -> StsTask:
-    """Return all pairs of a file's tasks as one task."""
+    """Join the pairs of several tasks into a single task, which has the name of the first task's file."""
     predicted, gold = (np.concatenate(side) for side in zip(*((t.predicted, t.gold) for t in tasks), strict=True))
     return StsTask(tasks[0].file, tasks[0].file, predicted, gold)
 
 
 def _usable(tasks: Sequence[StsTask]) -> list[StsTask]:
-    """Return the tasks that have a correlation."""
+    """Return the tasks with at least two pairs. The correlation of a single pair is not defined."""
     return [task for task in tasks if len(task.gold) > 1]
 
 

@@ -45,7 +45,7 @@ class System(Protocol):
         """
 
     def queries(self, texts: Sequence[str]) -> Matrix:
-        """Encode queries. ``fit`` must be called first.
+        """Encode queries, so that they can be compared with the documents. ``fit`` must be called first.
 
         Args:
             texts: The n queries.
@@ -83,7 +83,17 @@ class Encoder:
         return () if self.table is None else fingerprints_in(self.table.info)
 
     def fit(self, documents: Sequence[str]) -> Floats:
-        """Return the vectors of the documents, of shape (N, K)."""
+        """Return the vectors of the documents to search.
+
+        The encoder is already trained, so nothing is fitted. The method exists because each system has a method
+        ``fit``.
+
+        Args:
+            documents: The texts of the N documents.
+
+        Returns:
+            Vectors of shape (N, K) for K dimensions, float32.
+        """
         return self.queries(documents)
 
 
@@ -100,7 +110,10 @@ class Taught(Encoder):
         self._fit = fit
 
     def fit(self, documents: Sequence[str]) -> Matrix:
-        """Encode the N documents with the teacher.
+        """Encode the documents to search with the teacher.
+
+        Args:
+            documents: The texts of the N documents.
 
         Returns:
             Vectors of shape (N, K) for K dimensions.

@@ -102,7 +102,7 @@ class Report:
     robots: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as a dictionary for JSON."""
+        """Return all values of the report, and a note on the bias of click logs, as a dictionary for JSON."""
         return {**asdict(self), "bias": BIAS}
 
     def table(self) -> list[list[str]]:

@@ -131,7 +131,7 @@ def train_bags(
 
 
 class BagRun:
-    """A network in training, with its optimiser and its class centres.
+    """A training run of RN-BoF on bags of vectors: the network, its optimiser and the centres of the classes.
 
     Args:
         bags: The bags of the N documents to train on.

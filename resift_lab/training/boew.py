@@ -91,7 +91,7 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
         self.mask = torch.nn.Parameter(torch.ones(options.codewords))
 
     def name(self) -> str:
-        """Return the name of the exported model, with its sizes."""
+        """Return the name of the exported model, which contains the number of codewords, such as ``ro-boew:64``."""
         return f"ro-boew:{len(self.codebook)}"
 
     def scale(self) -> torch.Tensor:
@@ -142,7 +142,7 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
         return soft_memberships(rows, self.codebook, self.scale())
 
     def forward(self, counts: csr_matrix) -> torch.Tensor:
-        """Encode texts.
+        """Compute the vectors of texts from their word counts. PyTorch calls this method during training.
 
         Args:
             counts: The frequency of each of the V words in each of the S segments of n texts, shape (n · S, V).

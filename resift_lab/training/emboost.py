@@ -107,7 +107,7 @@ class _Network(torch.nn.Module):  # type: ignore[misc]
         self.pooled, self.scale, self.blocks = taps == 1, options.output_scale, torch.tensor(blocks)
 
     def forward(self, words: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """Encode n texts.
+        """Compute a vector for each of n texts from its word vectors.
 
         Args:
             words: The word vectors of the texts, padded to L words of D dimensions, shape (n, L, D).

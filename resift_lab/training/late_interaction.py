@@ -91,7 +91,7 @@ class Trainer:
     def fit(
         self, after_epoch: Callable[[LateInteraction], None] | None = None, progress: Progress | None = None
     ) -> LateInteraction:
-        """Run the training.
+        """Train the reranker for all epochs of the settings, and return it.
 
         A new trainer with the same arguments returns the same result on the same machine.
 
@@ -172,7 +172,7 @@ class Trainer:
         gradient.clear()
 
     def export(self) -> LateInteraction:
-        """Return the reranker with the current parameters."""
+        """Return a copy of the reranker with the parameters that have been trained so far."""
         table, parameters = self.start.table, self.parameters
         threshold, length_penalty, _ = parameters.scalars[:, 0].tolist()
         words = WordVectors(table.words, parameters.rows.copy(), np.exp(parameters.log_weights), info=table.info)

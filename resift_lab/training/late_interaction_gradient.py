@@ -133,7 +133,7 @@ class Gradient:
         words: NDArray[np.int64],
         chosen: NDArray[np.int64],
     ) -> None:
-        """Add the gradient of a query's loss.
+        """Add the gradient of a query's loss to the gradient of the batch.
 
         The loss is the cross-entropy of choosing the relevant document from several documents. Documents without words
         are ignored. Nothing is added if the relevant document has no words, or if no other document has words.

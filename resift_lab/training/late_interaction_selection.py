@@ -56,7 +56,7 @@ def train_reranker(
     candidates: Sequence[Positions] | None = None,
     progress: Progress | None = None,
 ) -> tuple[LateInteraction, dict[str, Any]]:
-    """Train and evaluate a reranker.
+    """Train a reranker on judged queries, and test whether it improves searches.
 
     A first training on the training queries chooses the epoch and the weight, and is evaluated. If the trained reranker
     is better than the search without a reranker, a final training uses the validation queries as well, and the test
@@ -188,7 +188,7 @@ class _Training:
             )
 
     def hits(self, queries: Positions, served: Served) -> _Hits:
-        """Run some of the collection's queries without a reranker.
+        """Search for some of the collection's queries without a reranker, and return their hits.
 
         Args:
             queries: The positions of the queries.

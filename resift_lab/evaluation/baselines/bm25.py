@@ -41,7 +41,7 @@ class BM25:
         self.k1, self.b, self.analyze = k1, b, analyze
 
     def fit(self, documents: Sequence[str]) -> csr_matrix:
-        """Learn the vocabulary, the inverse document frequencies and the mean length from the documents.
+        """Learn the vocabulary and the term statistics of the documents, and return their BM25 weights.
 
         Args:
             documents: The texts of the N documents.
@@ -67,7 +67,7 @@ class BM25:
         return self._weighted(self.terms.counts(texts))
 
     def queries(self, texts: Sequence[str]) -> csr_matrix:
-        """Count the fitted terms in queries.
+        """Count how often each term of the vocabulary occurs in queries.
 
         The BM25 score of a document for a query is the inner product of two rows: the document's row that :meth:`fit`
         returns, and the query's row that this method returns.

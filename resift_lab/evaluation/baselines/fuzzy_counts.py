@@ -31,11 +31,27 @@ class FuzzyCounts:
         self.table = table
 
     def fit(self, documents: Sequence[str]) -> Floats:
-        """Return the vectors of the documents, shape (N, D). Nothing is learned from them."""
+        """Return the vectors of the documents to search.
+
+        The word vectors are fixed, so nothing is fitted. The method exists because each system has a method ``fit``.
+
+        Args:
+            documents: The texts of the N documents.
+
+        Returns:
+            Vectors of shape (N, D) for D dimensions, float32.
+        """
         return self.queries(documents)
 
     def queries(self, texts: Sequence[str]) -> Floats:
-        """Return the vectors of n texts, shape (n, D) for D dimensions. A text without known words has zeros."""
+        """Compute a vector for each text, such as a query.
+
+        Args:
+            texts: The n texts.
+
+        Returns:
+            Vectors of shape (n, D) for D dimensions, float32. The vector of a text without known words is zero.
+        """
         vectors = np.zeros((len(texts), self.table.dim), np.float32)
         ids, starts = self.table.ids(texts)
         for vector, start, end in zip(vectors, starts[:-1], starts[1:], strict=True):

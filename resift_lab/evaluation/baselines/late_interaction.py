@@ -71,7 +71,7 @@ class Late:
 
     @property
     def reranker(self) -> LateInteraction:
-        """The reranker, after :meth:`fit`."""
+        """The late-interaction reranker. Without a saved model, it exists only after :meth:`fit` has created it."""
         assert self.model is not None
         return self.model
 

@@ -35,7 +35,7 @@ class Lsi:
         self._tfidf = TfIdf(without_stop_words, min_df)
 
     def fit(self, documents: Sequence[str]) -> Floats:
-        """Learn the singular vectors from the documents.
+        """Learn the singular vectors from the documents, and return the projections of the documents onto them.
 
         Args:
             documents: The texts of the N documents.
@@ -48,7 +48,14 @@ class Lsi:
         return np.asarray(rows @ self._axes)
 
     def queries(self, texts: Sequence[str]) -> Floats:
-        """Return the projections of n other texts, shape (n, K)."""
+        """Project other texts, such as queries, onto the singular vectors that :meth:`fit` has learned.
+
+        Args:
+            texts: The n texts.
+
+        Returns:
+            The projections, shape (n, K) for K dimensions.
+        """
         return np.asarray(unit_matrix(self._tfidf.queries(texts)) @ self._axes)
 
     def _singular_vectors(self, rows: Matrix) -> Matrix:

@@ -45,7 +45,10 @@ class ParagraphVectors:
         self.size, self.seed, self.epochs = size, seed, epochs
 
     def fit(self, documents: Sequence[str]) -> Floats:
-        """Train a vector for each of N documents.
+        """Train a vector for each document.
+
+        Args:
+            documents: The texts of the N documents.
 
         Returns:
             The vectors of the documents, shape (N, K) for K dimensions.
@@ -73,7 +76,14 @@ class ParagraphVectors:
         return np.array(self._model.dv.vectors[: len(tagged)], np.float32)
 
     def queries(self, texts: Sequence[str]) -> Floats:
-        """Return the vectors of n other texts, shape (n, K)."""
+        """Compute vectors of texts that :meth:`fit` has not seen, such as queries, with the trained word vectors.
+
+        Args:
+            texts: The n texts.
+
+        Returns:
+            Vectors of shape (n, K) for K dimensions.
+        """
         return np.concatenate([np.zeros((0, self.size), np.float32), *map(self._infer, texts)])
 
     def _infer(self, text: str) -> Floats:

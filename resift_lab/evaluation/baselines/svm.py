@@ -45,11 +45,28 @@ class Svm:
         self._classifier = LinearSVC(C=1.0).fit(self._vectorizer.fit_transform(documents.texts), documents.labels)
 
     def fit(self, documents: Sequence[str]) -> Floats:
-        """Return the vectors of the documents, of shape (N, C) for C classes. Nothing is learned from them."""
+        """Return the vectors of the documents to search.
+
+        The classifier was trained when the object was created, so nothing is fitted. The method exists because each
+        system has a method ``fit``.
+
+        Args:
+            documents: The texts of the N documents.
+
+        Returns:
+            The class probabilities of each document, shape (N, C) for C classes, float32.
+        """
         return self.queries(documents)
 
     def queries(self, texts: Sequence[str]) -> Floats:
-        """Return the vectors of n other texts, shape (n, C)."""
+        """Return the class probabilities of other texts, such as queries.
+
+        Args:
+            texts: The n texts.
+
+        Returns:
+            Probabilities of shape (n, C) for C classes, float32.
+        """
         scores = self._classifier.decision_function(self._vectorizer.transform(texts)) / self._temperature
         if scores.ndim == 1:  # two classes have a single score, which is positive for the second class
             scores = np.stack([-scores, scores], axis=1)

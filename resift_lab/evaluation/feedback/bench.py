@@ -101,7 +101,7 @@ class FeedbackBench:
 
     @property
     def bm25(self) -> BM25:
-        """BM25, fitted on the documents."""
+        """BM25 with the vocabulary and the term statistics of the documents."""
         return self._fitted_bm25[0]
 
     @cached_property
@@ -132,7 +132,7 @@ class FeedbackBench:
 
     @cached_property
     def whole_set(self) -> WholeSet:
-        """A classifier that ranks all documents. It learns from the judgements and from its own predictions."""
+        """A classifier that ranks all documents for a query. It learns from judgements and from its own predictions."""
         return WholeSet(self.documents)
 
     def query_terms(self, query: int) -> NDArray[np.float64]:

@@ -247,14 +247,14 @@ def _relevant(judged: Judged) -> list[int]:
 
 
 def _largest(weights: NDArray[Any], count: int) -> NDArray[np.float64]:
-    """Set all weights except the largest to 0.
+    """Return a copy of term weights in which all weights except the largest are 0.
 
     Args:
         weights: The weights of V terms, shape (V,).
         count: The number of weights to leave unchanged.
 
     Returns:
-        A new array of shape (V,).
+        An array of shape (V,).
     """
     largest = np.zeros(len(weights))
     rows = np.argpartition(-weights, min(count, len(weights) - 1))[:count]

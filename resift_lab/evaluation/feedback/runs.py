@@ -24,7 +24,9 @@ def run_feedback(
     methods: Sequence[str] = (DEFAULT_METHOD,),
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, list[tuple[Run, Run]]]:
-    """Judge and rank the documents of each query in rounds, with each method.
+    """Simulate relevance feedback for each query, and measure the rankings of each feedback method.
+
+    In each round, a simulated user judges some documents of the ranking, and the method ranks the documents again.
 
     Args:
         bench: Documents and queries.
@@ -163,7 +165,12 @@ def _topic_run(protocol: FeedbackProtocol, rows: list[list[float]]) -> Run:
 
 
 def _draw_queries(protocol: FeedbackProtocol, options: FeedbackOptions) -> list[int]:
-    """Return the positions of randomly selected queries."""
+    """Draw the queries to evaluate at random, and return their positions in ``protocol.queries``.
+
+    Args:
+        protocol: The protocol, which contains all queries.
+        options: The maximum number of queries, and the seed.
+    """
     order = np.random.default_rng(options.seed).permutation(len(protocol.queries))
     return [int(query) for query in order[: options.queries]]
 

@@ -28,7 +28,7 @@ _JUDGED_WEIGHT = 100.0  # weight of the query and of each judged document, relat
 
 
 class WholeSet:
-    """A ranking of all documents of a collection, after a user has judged a few of them.
+    """Ranks all documents of a collection, after a user has judged a few of them.
 
     Documents are ranked by a classifier that is trained on the judgements and then on its own predictions
     (self-training). Texts are represented by tf-idf vectors of unit length with the term frequency 1 + log tf. English
