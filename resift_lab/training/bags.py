@@ -76,7 +76,7 @@ def train_bags(
     options: BagOptions | None = None,
     progress: Progress | None = None,
 ) -> tuple[BagModel, dict[str, Any]]:
-    """Train an encoder of bags of vectors on labelled documents.
+    """Train an RN-BoF encoder of bags of vectors on labelled documents, and compare it with an untrained encoder.
 
     Args:
         bags: The bag of each document, from :func:`resift.encoders.bags.read_bag`. All bags have the same number of

@@ -27,7 +27,7 @@ _MAX_EPOCHS = 20
 
 
 def at_least(minimum: int, settings: object, *names: str) -> None:
-    """Check that settings are finite and not below a minimum. Settings that are None are accepted.
+    """Check that numeric settings of a training are finite and not below a minimum. None is accepted.
 
     Args:
         minimum: The smallest valid value.
@@ -242,7 +242,7 @@ class AdaptOptions:
         _check_held_out(self.held_out)
 
     def steps_per_epoch(self, documents: int) -> int:
-        """Return the number of training steps in a pass over all documents.
+        """Return the number of training steps in a pass over all documents, with ``batch`` documents per step.
 
         Args:
             documents: The number of documents.
@@ -250,7 +250,7 @@ class AdaptOptions:
         return max(1, documents // self.batch)
 
     def steps(self, documents: int) -> int:
-        """Return the total number of training steps.
+        """Return the total number of training steps. On a small corpus, the passes are repeated to reach ``min_steps``.
 
         Args:
             documents: The number of documents.
@@ -437,17 +437,17 @@ class EmBoostOptions:
 
     @property
     def batch_size(self) -> int:
-        """The number of queries per step."""
+        """The number of queries per training step: ``batch``, or its default, which depends on ``paper``."""
         return self.batch or (2000 if self.paper else 256)
 
     @property
     def learning_rate(self) -> float:
-        """Adam's learning rate."""
+        """Adam's learning rate: ``rate``, or its default, which depends on ``paper``."""
         return self.rate if self.rate is not None else (1e-3 if self.paper else 3e-3)
 
     @property
     def output_scale(self) -> float:
-        """The factor by which the network's output is multiplied."""
+        """The factor of the network's output: ``scale``, or its default, which depends on ``paper``."""
         return self.scale if self.scale is not None else (0.05 if self.paper else 0.5)
 
     def epochs_for(self, queries: int) -> int:

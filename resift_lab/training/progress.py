@@ -18,7 +18,11 @@ class StepCounter:
         self.progress, self.total, self.done = progress, total, 0
 
     def advance(self, count: int) -> None:
-        """Add ``count`` finished steps, and report the progress."""
+        """Add finished steps to the counter, and report the progress of the training.
+
+        Args:
+            count: The number of steps that have been finished since the last call.
+        """
         self._report(self.done + count)
 
     def stage(self) -> Progress:

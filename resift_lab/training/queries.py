@@ -374,7 +374,7 @@ def _distinct_vectors(teacher: Teacher, texts: Sequence[str], steps: StepCounter
 
 
 def _centred(vectors: Floats) -> tuple[Floats, Floats]:
-    """Subtract the mean from vectors. Zero vectors are ignored and stay zero.
+    """Subtract the mean vector from all vectors. Zero vectors are ignored and stay zero.
 
     Args:
         vectors: n vectors of D dimensions, shape (n, D). At least one of them is not zero.
@@ -529,7 +529,7 @@ def _checked_vectors(teacher: Teacher, texts: Sequence[str], documents: Floats, 
 
 
 def _held_out_count(documents: int, options: QueryOptions) -> int:
-    """Return how many documents to exclude from training and use for evaluation.
+    """Return the number of documents that are held out from training, for evaluation.
 
     The number is limited so that at most a tenth of the texts that the teacher encodes are used for evaluation.
 
@@ -572,7 +572,7 @@ def _held_out_queries(
 
 
 def _evaluation(held_out: _HeldOut, untrained: Model, trained: Model, options: QueryOptions) -> dict[str, Any]:
-    """Evaluate a model on passages of held-out documents.
+    """Evaluate trained static queries: search for passages of held-out documents, and compare with untrained vectors.
 
     Args:
         held_out: The passages and their candidates.

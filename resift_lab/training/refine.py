@@ -202,7 +202,7 @@ def procrustes_map(source: Floats, target: Floats) -> Floats:
 
 
 def _encoded(texts: list[str], teacher: Any, report: Callable[[int], None]) -> Floats:
-    """Encode sentences with the teacher, a sentence-transformers model.
+    """Compute the teacher's vector of each sentence. The teacher is a sentence-transformers model.
 
     Args:
         texts: The n sentences.

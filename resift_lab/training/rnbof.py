@@ -34,7 +34,7 @@ _MIN_WIDTH = 1e-3
 
 
 class RnBof(RoBoew):
-    """The network of RN-BoF, a bag-of-features network whose text vectors may have any number of dimensions.
+    """The network of RN-BoF (Retrieval-oriented Neural Bag-of-Features), which encodes texts as vectors of any size.
 
     It differs in two parameters from the network of the base class, RO-BoEW:
 
@@ -53,7 +53,7 @@ class RnBof(RoBoew):
         self.head = torch.nn.Parameter(_initial_head(options.segments * options.codewords, options.size, options.seed))
 
     def name(self) -> str:
-        """Return the name of the exported model, with its sizes."""
+        """Return the name of the exported model, such as ``rn-bof:64,16``, for 64 codewords and 16 dimensions."""
         return f"rn-bof:{len(self.codebook)},{self.head.shape[1]}"
 
     def scale(self) -> torch.Tensor:
@@ -123,7 +123,7 @@ class Bags:
         limit: int | None = None,
         chance: np.random.Generator | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Select vectors of some documents in a region.
+        """Select the vectors of some documents in a region, or a random sample of these vectors.
 
         Args:
             region: The number of the region, counted from 0.
@@ -143,7 +143,13 @@ class Bags:
         return np.concatenate(rows), owners
 
     def means(self) -> Floats:
-        """Return the mean of the vectors of each region, concatenated for each document, shape (N, S·D)."""
+        """Compute a simple vector for each document: the mean of the vectors of each region, concatenated.
+
+        Training is compared with this baseline.
+
+        Returns:
+            The vectors of the N documents, shape (N, S · D), for S regions and vectors of D dimensions.
+        """
         means = []
         for vectors, offsets in zip(self.vectors, self.offsets, strict=True):
             sums = np.zeros((len(offsets) - 1, vectors.shape[1]), np.float32)
@@ -154,10 +160,15 @@ class Bags:
 
 
 class BagRnBof(torch.nn.Module):  # type: ignore[misc]
-    """The network of RN-BoF on bags of vectors, with separate codewords for each region of a bag.
+    """The network of RN-BoF (Retrieval-oriented Neural Bag-of-Features), which encodes bags of vectors.
 
-    Its parameters are the codebooks (S, K, D) and widths (S, K) of S regions, and the matrix W (S · K, R) of the head,
-    all float32. The codewords start as the centroids of the vectors of a region.
+    The network maps the bag of a document, such as the vectors of an image's patches, to one vector of R dimensions. A
+    bag has S regions, and the vectors in it have D dimensions. In each region, the vectors are compared with K learned
+    centroids (codewords). This gives the mean memberships s of the vectors in the codewords, S · K numbers. A final
+    layer with the matrix W, the head, converts them to the vector relu(Wᵀ s).
+
+    The trained parameters are the codewords, shape (S, K, D), their widths, shape (S, K), and W, shape (S · K, R), all
+    float32. The codewords start as centroids of the training vectors of their region, by k-means.
 
     Args:
         bags: The bags to train on.
@@ -189,10 +200,10 @@ class BagRnBof(torch.nn.Module):  # type: ignore[misc]
     def forward(
         self, bags: Bags, documents: NDArray[np.int64], sample: int | None = None, chance: Any = None
     ) -> torch.Tensor:
-        """Encode bags.
+        """Compute the vectors of some documents from their bags. PyTorch calls this method during training.
 
         Args:
-            bags: The bags.
+            bags: The bags of all documents.
             documents: The numbers of the n documents to encode, shape (n,).
             sample: The number of vectors of a document to use, divided equally among the regions. None uses all.
             chance: The NumPy random number generator that draws the vectors.
@@ -215,7 +226,7 @@ class BagRnBof(torch.nn.Module):  # type: ignore[misc]
         return torch.relu(torch.cat(histograms, dim=1) @ self.head)
 
     def encode(self, bags: Bags, batch: int = 50) -> Floats:
-        """Encode all bags with all their vectors, in batches, and return the vectors as a NumPy array.
+        """Compute one vector for each document, from all vectors in its bag, without the random sampling of training.
 
         Args:
             bags: The bags of N documents.
@@ -260,7 +271,16 @@ def _initial_width(codebook: torch.Tensor, sigma: float) -> torch.Tensor:
 
 
 def _initial_head(rows: int, size: int, seed: int) -> torch.Tensor:
-    """Return a random matrix W for the last layer, uniform in [-1, 1], shape (``rows``, ``size``)."""
+    """Return the random initial matrix W of the last layer, with values from -1 to 1.
+
+    Args:
+        rows: The number of memberships that the layer receives.
+        size: The number of dimensions of the vectors that the layer returns.
+        seed: The seed of the random numbers.
+
+    Returns:
+        A matrix of shape (``rows``, ``size``). The sum of each column is not negative.
+    """
     head = 2 * torch.rand(rows, size, generator=torch.Generator().manual_seed(seed)) - 1
     # Pooled memberships are never negative, so a unit with a negative sum of weights would never be active.
     return torch.where(head.sum(0) < 0, -head, head)

@@ -45,7 +45,7 @@ def train(
     progress: Progress | None = None,
     checkpoint: str | Path | None = None,
 ) -> tuple[Model, dict[str, Any]]:
-    """Train an encoder on labelled documents.
+    """Train a RO-BoEW or RN-BoF encoder on labelled documents, and compare it with untrained vectors.
 
     Args:
         texts: The texts of the documents.
@@ -133,7 +133,7 @@ class _Documents:
 
 
 class _Run:
-    """A network in training, with its optimisers and its class centres.
+    """A training run of RO-BoEW or RN-BoF: the network, its optimisers and the centres of the classes.
 
     Args:
         texts: The N texts to train on.
@@ -205,7 +205,11 @@ class _Run:
                 group["lr"] = rate * remaining
 
     def _step(self, loss: torch.Tensor) -> None:
-        """Compute the gradient of a loss, and update the parameters with all optimisers."""
+        """Compute the gradient of a batch's loss, and update the trained parameters with all optimisers.
+
+        Args:
+            loss: The mean loss of the batch, a tensor with a single value.
+        """
         for optimizer in self.optimizers:
             optimizer.zero_grad()
         loss.backward()

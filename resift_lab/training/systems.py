@@ -88,7 +88,14 @@ class Adapted:
         return self.queries(documents)
 
     def queries(self, texts: Sequence[str]) -> Floats:
-        """Return the vectors of n queries, shape (n, K)."""
+        """Encode queries with the adapted word vectors, or with the original vectors before :meth:`fit`.
+
+        Args:
+            texts: The n queries.
+
+        Returns:
+            Vectors of shape (n, K) for K dimensions.
+        """
         return self._model.encode(texts)
 
 

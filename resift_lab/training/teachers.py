@@ -113,7 +113,7 @@ class Teacher:
         return vectors
 
     def _checked(self, texts: Sequence[str]) -> Floats:
-        """Encode texts, check the vectors, and scale them to unit length.
+        """Encode texts with the teacher, check its vectors, and scale them to unit length.
 
         Args:
             texts: The n texts, at most :data:`CALL`.

@@ -62,7 +62,7 @@ def train(
     progress: Progress | None = None,
     checkpoint: str | Path | None = None,
 ) -> tuple[Word2Doc, dict[str, Any]]:
-    """Train a model that predicts which document is meant by a query.
+    """Train word2doc, a model that predicts which document a query refers to, and evaluate it.
 
     Args:
         documents: The documents with their titles.
@@ -114,9 +114,9 @@ def train(
 
 
 def _adapted(vectors: WordVectors, why: dict[str, str]) -> dict[str, Any]:
-    """Return the description of word vectors, with the reason for the weight of the similarity on an index.
+    """Return the metadata (``info``) of word vectors, extended by the reason for the weight of their similarity.
 
-    The description says that a training on the documents chose the weight, so that indexing does not choose another.
+    The new entry says that a training on the documents chose the weight, so that indexing does not choose another.
 
     Args:
         vectors: The word vectors.
@@ -196,7 +196,7 @@ class _Network(torch.nn.Module):  # type: ignore[misc]
         self.drop = torch.nn.Dropout(options.dropout)
 
     def forward(self, queries: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
-        """Compute the hidden vectors of queries.
+        """Compute the hidden vectors of queries, from which :meth:`scores` computes the scores of documents.
 
         Args:
             queries: The vectors of n queries with D dimensions, shape (n, D).
@@ -371,7 +371,14 @@ def _best_weights(model: Word2Doc, choosing: dict[str, int], seed: int) -> tuple
 
 
 def texts_digest(texts: Sequence[str]) -> str:
-    """Return a hash of a list of texts, as 16 hexadecimal digits. The order of the texts matters."""
+    """Return a hash of a list of texts, which is stored with a model to show on which documents it was trained.
+
+    Args:
+        texts: The texts. Their order matters.
+
+    Returns:
+        16 hexadecimal digits.
+    """
     digest = hashlib.sha256()
     for text in texts:
         digest.update(text.encode("utf-8", "surrogatepass") + b"\0")

@@ -24,7 +24,7 @@ Ranks = dict[str, NDArray[np.int64]]
 
 
 def judge(model: Word2Doc, seed: int = 0) -> dict[str, Any]:
-    """Evaluate a model on keywords that were not used in training, unchanged and with several kinds of typing errors.
+    """Evaluate a word2doc model on keywords that its training did not use, without and with typing errors.
 
     Five systems are compared:
 
@@ -162,7 +162,7 @@ def _retriever_ranks(retriever: HashedRetriever, queries: Sequence[str], answers
 
 
 def _accuracies(ranks: Ranks) -> dict[str, float]:
-    """Compute how often each system ranks the correct document first or among the first ten.
+    """Compute the share of queries for which each system ranks the correct document first, or among the first ten.
 
     Args:
         ranks: The ranks of the correct documents, by the name of the system.

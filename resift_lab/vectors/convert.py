@@ -94,7 +94,19 @@ def _read_folder(folder: Path, weighting: str | None, limit: int | None, words: 
 
 
 def _read_keyed(path: Path, limit: int | None) -> Any:
-    """Read a file as gensim's ``KeyedVectors``."""
+    """Read a word2vec, GloVe or fastText file with gensim.
+
+    Args:
+        path: The path of the file. Its name and its first line determine the format.
+        limit: The maximum number of words to read, or None for all words. It is ignored for fastText's ``.bin`` format.
+
+    Returns:
+        An object of gensim's class ``KeyedVectors``.
+
+    Raises:
+        ValueError: If the first line is malformed, or the file is too small for the numbers in it.
+        MissingExtra: If gensim is not installed.
+    """
     with needs_extra("lab", "Reading word2vec, GloVe or fastText files"):
         from gensim.models import KeyedVectors
         from gensim.models.fasttext import load_facebook_vectors

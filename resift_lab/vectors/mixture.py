@@ -173,7 +173,7 @@ def _scaled_rows(table: WordVectors, words: Sequence[str], idf: DocumentFrequenc
 
 
 def _centre(rows: NDArray[np.float64], words: Sequence[str], idf: DocumentFrequencies | None) -> Any:
-    """Return the weighted mean vector of the words of a corpus.
+    """Return the weighted mean vector of a corpus' words, which is subtracted to centre the vectors of a table.
 
     The weight of a word is its document frequency, multiplied by its inverse document frequency.
 

@@ -136,7 +136,7 @@ def _piece_vectors(tensors: dict[str, NDArray[Any]], source: str | Path) -> tupl
 
 
 def _mapped(rows: NDArray[Any], mapping: NDArray[Any] | None, source: str | Path) -> NDArray[Any]:
-    """Return the vector of each word piece. Several pieces may share a vector.
+    """Return the vector of each word piece of a static model, in which several pieces may share a vector.
 
     Args:
         rows: The n stored vectors of D dimensions, shape (n, D).

@@ -24,7 +24,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def rake(text: str, count: int | None = None) -> list[str]:
-    """Return the distinct keywords of a text, best first. A keyword has at most three words.
+    """Extract the keywords of a text by RAKE, best first. A keyword has at most three words.
 
     Args:
         text: The text to search for keywords.
@@ -69,7 +69,7 @@ def _candidates(text: str) -> list[tuple[str, ...]]:
 
 
 def with_noise(query: str, kind: str, rng: np.random.Generator) -> str:
-    """Add typing errors of one kind to a query.
+    """Return a query with typing errors of one kind, to train and test word2doc.
 
     Args:
         query: The text of the query.

@@ -26,9 +26,9 @@ _COLUMNS = {"bin": np.int32, "document": np.int32, "count": np.float32}
 
 
 def build_retriever(texts: Iterable[str], folder: str | Path | None = None) -> HashedRetriever:
-    """Build a retriever from texts, with little memory.
+    """Build word2doc's TF-IDF retriever from the texts of documents, with little memory.
 
-    The temporary files are deleted when the retriever is garbage-collected.
+    The index of the retriever is in temporary files, which are deleted when the retriever is garbage-collected.
 
     Args:
         texts: The texts of the documents, which are read only once.
