@@ -29,8 +29,14 @@ DRAWN = {
 
 def is_drawable(title: str, found: Reports) -> bool:
     """Return whether every row that the plots of a table show has reports."""
-    shown = [name for name in found if title.startswith("Effect of") or name.startswith(tuple(DRAWN))]
-    return all(found[name] for name in shown)
+    return all(found[name] for name in found if title.startswith("Effect of") or label_of(name) is not None)
+
+
+def label_of(row: str) -> str | None:
+    """Return the label of a row's curve, or None if the row has no curve."""
+    if row.endswith(", resift-en"):
+        return None
+    return next((label for start, label in DRAWN.items() if row.startswith(start)), None)
 
 
 def plots_of(title: str, found: Reports, folder: Path) -> list[Plot]:
@@ -45,9 +51,9 @@ def curves_of(title: str, found: Reports, folder: Path) -> Plot:
     """Draw precision–recall and precision–scope curves, as in figures 4 and 5 of Passalis and Tefas (2018)."""
     figure, (recall, scope) = panels(2)
     means: dict[str, float] = {}
-    for number, (start, label) in enumerate(DRAWN.items()):
+    for number, label in enumerate(DRAWN.values()):
         for name, reports in found.items():
-            if name.startswith(start) and not name.endswith(", resift-en"):
+            if label_of(name) == label:
                 levels = np.mean([report["precision_recall"] for report in reports], axis=0)
                 recall.plot(np.linspace(0, 1, 11), levels, label=label, markersize=4, **style(number))
                 ranks = [int(rank) for rank in reports[0]["precision_scope"]]

@@ -92,32 +92,54 @@ def page_of(title: str) -> str:
     return next((page for words, page in PAGES.items() if words in title), "boew")
 
 
-Filled = tuple[Table, Sequence[list[str]], Sequence[str]]  # a table, its cells, and its plots in Markdown
+# a table, its cells, and its plots in Markdown (None if the present table of the page remains)
+Filled = tuple[Table, Sequence[list[str]], Sequence[str] | None]
 
 
 def pages(tables: Iterable[Filled], folder: Path) -> dict[str, str]:
     """Return the tables of each page in Markdown, and draw dot plots in ``folder``.
 
-    Consecutive tables whose titles differ only after a colon are combined.
+    Consecutive tables whose titles differ only after a colon are combined. A table without new results is copied from
+    the present page in ``folder``/../results, or left out if the page does not contain it.
     """
     sections_by_page: dict[str, list[str]] = {}
     for title, group in itertools.groupby(tables, lambda filled: filled[0].title.partition(": ")[0]):
-        sections_by_page.setdefault(page_of(title), []).append(section(list(group), folder))
-    return {page: "\n\n".join(sections) for page, sections in sections_by_page.items()}
+        together = list(group)
+        page = page_of(title)
+        if any(plots is not None for _, _, plots in together):
+            text = section(together, folder)
+        else:
+            text = present_section(folder.parent / "results" / f"{page}.md", section_title(together))
+        sections_by_page.setdefault(page, []).append(text)
+    return {page: "\n\n".join(filter(None, sections)) for page, sections in sections_by_page.items()}
+
+
+def section_title(together: Sequence[Filled]) -> str:
+    """Return the title of a table, or the common title of several tables that are combined."""
+    title = together[0][0].title
+    return title.partition(": ")[0] if len(together) > 1 else title
+
+
+def present_section(page: Path, title: str) -> str:
+    """Return the table with this title in a page, with its note and plots, or "" if the page does not contain it."""
+    _, heading, text = f"\n{page.read_text('utf-8')}".partition(f"\n## {title}\n")
+    return (heading + text.partition("\n## ")[0]).strip()
 
 
 def section(together: Sequence[Filled], folder: Path) -> str:
     """Return a table with its title, note and plots in Markdown.
 
-    A table without plots gets a dot plot. Several tables are combined into a table with a column for each.
+    A table without plots gets a dot plot. Several tables are combined into a table with a column for each. Rows without
+    any value are left out.
     """
     table, rows, _ = together[0]
-    title, head = table.title, list(table.columns)
+    title, head = section_title(together), list(table.columns)
     if len(together) > 1:
-        title, head = table.title.partition(": ")[0], [other.corpus for other, _, _ in together]
+        head = [other.corpus for other, _, _ in together]
         aligned = zip(*(rows for _, rows, _ in together), strict=True)
         rows = [[same[0][0], *(", ".join(row[1:]) for row in same)] for same in aligned]
-    drawn = [plot for _, _, plots in together for plot in plots]
+    rows = [row for row in rows if any(character.isdigit() for cell in row[1:] for character in cell)]
+    drawn = [plot for _, _, plots in together for plot in plots or ()]
     if not drawn and len(rows) > 2:
         drawn = [image(paper_plots.dots(title, head, rows, folder))]
     lines = [f"## {title}", "", *([table.note, ""] if table.note else [])]
@@ -147,7 +169,7 @@ def plots(table: Table, reports: dict[str, list[Report]], folder: Path) -> list[
 
 def present_plots(page: Path, title: str) -> list[str]:
     """Return the plots of a table in the present page, as lines of Markdown. Dot plots are left out."""
-    lines = page.read_text("utf-8").partition(f"\n## {title}\n")[2].partition("\n## ")[0].splitlines()
+    lines = present_section(page, title).splitlines()
     return [line for line in lines if line.startswith("![") and not line.startswith("![The table as a dot plot")]
 
 

@@ -3,8 +3,9 @@
 Each row of docs/results/ is the result of an evaluation command, in some cases after a training command. ``--commands``
 prints these commands. Results are stored in .resift/papers/results, in a JSON file per command and seed. An interrupted
 run therefore continues where it stopped. Delete the folder to run everything again. ``--only TEXT`` runs only rows
-whose table or name contains TEXT. All other rows come from earlier runs, or remain as docs/results/ shows them. If a
-command fails, its error is printed. Needs the extras ``train``, ``distill`` and ``eval``.
+whose table or name contains TEXT, and rewrites only the tables and plots of these rows. All other rows of a rewritten
+table come from earlier runs, or remain as docs/results/ shows them. If a command fails, its error is printed. Needs the
+extra ``lab``.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -131,11 +133,22 @@ def print_commands(only: str) -> None:
                     print(f"resift {command}")
 
 
-def write(texts: dict[str, str]) -> None:
-    """Write each page: its introduction from benchmarks/papers.md, followed by its tables."""
+def is_selected(table: Table, only: str) -> bool:
+    """Return whether the title or the name of a row of a table contains ``only``. Case is ignored."""
+    return any(only.lower() in f"{table.title}: {row.name}".lower() for row in table.rows)
+
+
+def write(texts: dict[str, str], folder: Path) -> None:
+    """Write the page of each text: its introduction from benchmarks/papers.md, followed by its tables.
+
+    Args:
+        texts: The tables of each page in Markdown, by the name of the page.
+        folder: The folder of the pages.
+    """
     introductions = (ROOT / "benchmarks" / "papers.md").read_text("utf-8").split("<!-- page: ")[1:]
     for name, _, words in (introduction.partition(" -->\n") for introduction in introductions):
-        (ROOT / "docs" / "results" / f"{name}.md").write_text(f"{words.strip()}\n\n{texts[name]}\n", "utf-8")
+        if name in texts:
+            (folder / f"{name}.md").write_text(f"{words.strip()}\n\n{texts[name]}".strip() + "\n", "utf-8")
 
 
 def main() -> None:
@@ -152,12 +165,25 @@ def main() -> None:
         sys.exit("RESIFT_DATA is not set. Set it to the folder with the evaluation data.")
     os.chdir(ROOT)
     prepare()
-    parts, present = [], present_cells(ROOT / "docs" / "results")
-    for table in tables():
-        reports = reports_of(table, options.only, options.report)
-        rows = [cells(row, table, reports[row.name], present) for row in table.rows]
-        parts.append((table, rows, plots(table, reports, ROOT / "docs" / "plots")))
-    write(pages(parts, ROOT / "docs" / "plots"))
+    update(tables(), options.only, options.report, ROOT / "docs")
+
+
+def update(every: Sequence[Table], only: str, report_only: bool, docs: Path) -> None:
+    """Run rows, and write the pages of all tables. Tables without a new or stored result remain as they are.
+
+    Args:
+        every: All tables, in the order of the pages.
+        only: Run only rows whose table or name contains this text, and rewrite only their tables.
+        report_only: If true, nothing is run.
+        docs: The folder of the documentation, with the folders ``results`` and ``plots``.
+    """
+    filled, present = [], present_cells(docs / "results")
+    for table in every:
+        reports = reports_of(table, only, report_only) if is_selected(table, only) else {}
+        rows = [cells(row, table, reports.get(row.name, []), present) for row in table.rows]
+        drawn = plots(table, reports, docs / "plots") if any(reports.values()) else None
+        filled.append((table, rows, drawn))
+    write(pages(filled, docs / "plots"), docs / "results")
 
 
 if __name__ == "__main__":

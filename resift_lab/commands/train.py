@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -22,6 +24,7 @@ from resift_lab.commands.saved import saved_line
 from resift_lab.commands.settings import set_option
 from resift_lab.evaluation.data import read_labelled
 from resift_lab.training.options import BagOptions, ClusterOptions, RnBofOptions, RoBoewOptions
+from resift_lab.training.progress import Progress
 
 _COMMANDS = {
     "self": "resift_lab.commands.train_self:self_command",
@@ -98,9 +101,7 @@ def rn_bof(settings: dict[str, Any], size: int, bags: str | None, seed: int, fil
 
 
 def _train_labelled(options: RoBoewOptions, file: str, out: str, vectors: str) -> None:
-    """Train on a file of labelled documents, print the result, and save the model if training improved it.
-
-    If training did not improve the model, nothing is saved, and the command exits with status 3.
+    """Train an encoder of texts on a file of labelled documents, and save it.
 
     Args:
         options: The settings of the training.
@@ -111,22 +112,21 @@ def _train_labelled(options: RoBoewOptions, file: str, out: str, vectors: str) -
     with needs_extra("lab", "training"):
         from resift_lab.training.supervised import train as fit
 
-    started = time.perf_counter()
     texts, labels = read_labelled(file)
     checkpoint = checkpoint_beside(out)
-    with progress_bar("training") as progress:
+
+    def training(progress: Progress) -> tuple[Model, dict[str, Any]]:
         model, summary = fit(texts, labels, load_vectors(vectors), options, progress, checkpoint)
-    model.table = quantized(model.table)
-    saved = _save_if_better(model, summary, out, time.perf_counter() - started)
-    checkpoint.unlink(missing_ok=True)
-    _exit(summary, options, out, saved)
+        model.table = quantized(model.table)
+        return model, summary
+
+    _train(training, options, out, checkpoint)
 
 
 def _train_bags(options: BagOptions, file: str, out: str, field: str) -> None:
-    """Train on a file of labelled bags of vectors, print the result, and save the model if training improved it.
+    """Train an encoder of bags of vectors on a file of labelled documents, and save it.
 
-    A bag is the list of vectors of a document, for example of the patches of an image. If training did not improve the
-    model, nothing is saved, and the command exits with status 3.
+    A bag is the list of vectors of a document, for example of the patches of an image.
 
     Args:
         options: The settings of the training.
@@ -138,11 +138,34 @@ def _train_bags(options: BagOptions, file: str, out: str, field: str) -> None:
         from resift_lab.training.bags import read_labelled_bags, train_bags
 
     check_bag_field(field)
-    started = time.perf_counter()
     bags, labels = read_labelled_bags(file, field)
+    _train(lambda progress: train_bags(bags, labels, field, options, progress), options, out)
+
+
+def _train(
+    training: Callable[[Progress], tuple[Model, dict[str, Any]]],
+    options: ClusterOptions,
+    out: str,
+    checkpoint: Path | None = None,
+) -> None:
+    """Run a training, print its result, and save the model if training improved it.
+
+    If training did not improve the model, nothing is saved, and the command exits with status 3.
+
+    Args:
+        training: A function that trains a model, and returns it with a summary of the training. Its argument is called
+            with the progress.
+        options: The settings of the training.
+        out: The folder to save the model in.
+        checkpoint: The file with the state of the training, which is removed in the end.
+    """
+    started = time.perf_counter()
     with progress_bar("training") as progress:
-        model, summary = train_bags(bags, labels, field, options, progress)
-    _exit(summary, options, out, _save_if_better(model, summary, out, time.perf_counter() - started))
+        model, summary = training(progress)
+    saved = _save_if_better(model, summary, out, time.perf_counter() - started)
+    if checkpoint is not None:
+        checkpoint.unlink(missing_ok=True)
+    _exit(summary, options, out, saved)
 
 
 def _save_if_better(model: Model, summary: dict[str, Any], out: str, seconds: float) -> bool:
