@@ -19,8 +19,8 @@ name              row of a word                                       pooling  s
 ================  ==================================================  =======  ==========
 
 The memberships of each word are computed when the model is built, so encoding a text only gathers rows. Other kinds of
-models are in :mod:`resift.encoders.residual`, :mod:`resift.encoders.queries`, :mod:`resift.encoders.bags` and
-:mod:`resift.encoders.word2doc`.
+models are in :mod:`resift.encoders.residual`, :mod:`resift.encoders.queries`, :mod:`resift.encoders.bags`,
+:mod:`resift.encoders.word2doc` and :mod:`resift.encoders.class_model`.
 
 Source: Passalis and Tefas 2018, section 3.1, eqs. 1 and 2, for BoEW and RO-BoEW. Passalis and Tefas 2017,
 section 3.2.1, eq. 6, for RN-BoF. Muffo et al. 2021, section 3.2, for SFBoW.

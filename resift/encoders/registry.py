@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from resift.encoders.bags import BagModel
+from resift.encoders.class_model import ClassModel
 from resift.encoders.model import MODEL_FILE, Model
 from resift.encoders.queries import StaticQueries
 from resift.encoders.residual import Residual
@@ -13,7 +14,9 @@ from resift.errors import CorruptModel
 from resift.vectors.folder import corrupt_model_errors, read_folder
 from resift.vectors.packaged import DEFAULT_MODEL, load_vectors
 
-KINDS: dict[str, type[Model]] = {kind.kind: kind for kind in (Model, Residual, StaticQueries, BagModel, Word2Doc)}
+KINDS: dict[str, type[Model]] = {
+    kind.kind: kind for kind in (Model, Residual, StaticQueries, BagModel, Word2Doc, ClassModel)
+}
 """Classes of models by the kind in a saved folder."""
 
 

@@ -16,14 +16,15 @@ from resift.cli.options import combine_options
 from resift.cli.output import progress_bar
 from resift.encoders.bags import check_bag_field
 from resift.encoders.model import Model
+from resift.encoders.registry import load_model
 from resift.encoders.tables import quantized
 from resift.errors import needs_extra
-from resift.vectors.packaged import load_vectors
+from resift.vectors.packaged import DEFAULT_MODEL, load_vectors
 from resift_lab.commands.options import checkpoint_beside, option_of, out_option, seed_option, vectors_option
 from resift_lab.commands.saved import saved_line
 from resift_lab.commands.settings import set_option
 from resift_lab.evaluation.data import read_labelled
-from resift_lab.training.options import BagOptions, ClusterOptions, RnBofOptions, RoBoewOptions
+from resift_lab.training.options import BagOptions, ClassOptions, RnBofOptions, RoBoewOptions
 from resift_lab.training.progress import Progress
 
 _COMMANDS = {
@@ -100,6 +101,40 @@ def rn_bof(settings: dict[str, Any], size: int, bags: str | None, seed: int, fil
         _train_bags(BagOptions(size=size, seed=seed, **settings), file, out, bags)
 
 
+@train.command("classes", epilog="Example: resift train classes --train labelled.jsonl --model adapted --out own-model")
+@click.option(
+    "--train",
+    "file",
+    required=True,
+    metavar="FILE",
+    help="A file of JSON lines, plain or gzip, with the fields 'text' and 'label'.",
+)
+@click.option(
+    "--model",
+    metavar="DIR",
+    default=DEFAULT_MODEL,
+    show_default=True,
+    help="A model that averages word vectors, such as 'resift train self' writes.",
+)
+@out_option
+@set_option(ClassOptions, "seed")
+@seed_option
+def classes(settings: dict[str, Any], file: str, model: str, out: str, seed: int) -> None:
+    """Train an encoder of class probabilities on few labelled documents.
+
+    The vector of a text contains the probability of each class. A linear classifier of words and a linear classifier of
+    the vectors of --model are combined. Adapt this model to all documents before, with 'resift train self': a few
+    labels are then enough. The model is written only if documents with the same label are closer to each other than
+    with the vectors of --model. Otherwise the exit status is 3.
+    """
+    with needs_extra("lab", "training"):
+        from resift_lab.training.classes import train_classes
+
+    texts, labels = read_labelled(file)
+    encoder, options = load_model(model), ClassOptions(seed=seed, **settings)
+    _train(lambda progress: train_classes(texts, labels, encoder, options, progress), True, out)
+
+
 def _train_labelled(options: RoBoewOptions, file: str, out: str, vectors: str) -> None:
     """Train an encoder of texts on a file of labelled documents, and save it.
 
@@ -120,7 +155,7 @@ def _train_labelled(options: RoBoewOptions, file: str, out: str, vectors: str) -
         model.table = quantized(model.table)
         return model, summary
 
-    _train(training, options, out, checkpoint)
+    _train(training, options.validation > 0, out, checkpoint)
 
 
 def _train_bags(options: BagOptions, file: str, out: str, field: str) -> None:
@@ -139,12 +174,12 @@ def _train_bags(options: BagOptions, file: str, out: str, field: str) -> None:
 
     check_bag_field(field)
     bags, labels = read_labelled_bags(file, field)
-    _train(lambda progress: train_bags(bags, labels, field, options, progress), options, out)
+    _train(lambda progress: train_bags(bags, labels, field, options, progress), options.validation > 0, out)
 
 
 def _train(
     training: Callable[[Progress], tuple[Model, dict[str, Any]]],
-    options: ClusterOptions,
+    validates: bool,
     out: str,
     checkpoint: Path | None = None,
 ) -> None:
@@ -155,7 +190,7 @@ def _train(
     Args:
         training: A function that trains a model, and returns it with a summary of the training. Its argument is called
             with the progress.
-        options: The settings of the training.
+        validates: Whether documents should be held out to evaluate the training.
         out: The folder to save the model in.
         checkpoint: The file with the state of the training, which is removed in the end.
     """
@@ -165,7 +200,7 @@ def _train(
     saved = _save_if_better(model, summary, out, time.perf_counter() - started)
     if checkpoint is not None:
         checkpoint.unlink(missing_ok=True)
-    _exit(summary, options, out, saved)
+    _exit(summary, validates, out, saved)
 
 
 def _save_if_better(model: Model, summary: dict[str, Any], out: str, seconds: float) -> bool:
@@ -190,18 +225,18 @@ def _save_if_better(model: Model, summary: dict[str, Any], out: str, seconds: fl
     return save
 
 
-def _exit(summary: dict[str, Any], options: ClusterOptions, out: str, saved: bool) -> None:
+def _exit(summary: dict[str, Any], validates: bool, out: str, saved: bool) -> None:
     """Print warnings about a finished training. If the model was not saved, exit with status 3.
 
     A warning is printed if the training could not be evaluated, and if the model was not saved.
 
     Args:
         summary: The summary of the training.
-        options: The settings of the training.
+        validates: Whether documents should be held out to evaluate the training.
         out: The folder of the model.
         saved: Whether the model was saved.
     """
-    if options.validation and summary["better"] is None:
+    if validates and summary["better"] is None:
         click.echo("warning: no class has two documents, so none was held out to evaluate the training", err=True)
     if not saved:
         click.echo(f"warning: no better than without training; nothing was written to {out}", err=True)
@@ -211,8 +246,12 @@ def _exit(summary: dict[str, Any], options: ClusterOptions, out: str, saved: boo
 def _summary_lines(summary: dict[str, Any], seconds: float) -> list[str]:
     counts = [f"{summary['documents']} documents of {summary['classes']} classes"]
     counts += [f"{summary[name]} {name}" for name in ("words", "regions") if name in summary]
-    lines = [f"{', '.join(counts)}, {summary['epochs']} epochs, {seconds:.0f} s"]
+    counts += [f"{summary['epochs']} epochs"] if "epochs" in summary else []
+    lines = [f"{', '.join(counts)}, {seconds:.0f} s"]
+    if "temperature" in summary:
+        lines.append(f"weight of the vectors {summary['weight']:g}, temperature {summary['temperature']:g}")
     if summary["map11"]:
-        lines.append(f"mAP of {summary['held_out']} documents held out from a first training:")
+        how = " held out from a first training" if "epochs" in summary else ", each held out from a training"
+        lines.append(f"mAP of {summary['held_out']} documents{how}:")
         lines += [f"  {name:10}{100 * value:6.2f}" for name, value in summary["map11"].items()]
     return lines

@@ -187,6 +187,26 @@ class BagOptions(ClusterOptions):
 
 
 @dataclass(frozen=True)
+class ClassOptions:
+    """Settings of the training of an encoder of class probabilities from few labels.
+
+    Attributes:
+        folds: The number of parts of the documents in the cross-validation. Each part is held out once.
+        seed: The seed of all random choices.
+
+    Raises:
+        BadInput: If a value is out of range.
+    """
+
+    folds: int = 5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        at_least(2, self, "folds")
+        at_least(0, self, "seed")
+
+
+@dataclass(frozen=True)
 class AdaptOptions:
     """Settings of the adaptation of word vectors to documents without labels.
 

@@ -50,6 +50,7 @@ VALID: dict[str, dict[str, Any]] = {
     "model": {"encoder": "boew:4", "vectors": "vectors", "out": "out"},
     "train ro-boew": {"file": "labelled.jsonl", "vectors": "vectors", "out": "out"},
     "train rn-bof": {"file": "labelled.jsonl", "vectors": "vectors", "out": "out"},
+    "train classes": {"file": "labelled.jsonl", "model": "model", "out": "out"},
     "train self": {"files": "docs.jsonl", "vectors": "vectors", "out": "out"},
     "train queries": {"files": "docs.jsonl", "teacher": "teacher", "vectors": "vectors", "out": "out"},
     "train reranker": {"folder": "collection", "sources": "vectors", "out": "out"},

@@ -16,6 +16,7 @@ import pytest
 from worker_memory import serving
 
 from resift import Model, WordVectors, build_model, load_model
+from resift.encoders.class_model import Classifier, ClassModel
 from resift.encoders.late_interaction import LateInteraction
 from resift.encoders.model import Layers
 from resift.encoders.residual import Residual
@@ -35,6 +36,7 @@ LOADERS: dict[str, Callable[[Path], Any]] = {
     "residual": load_model,
     "reranker": LateInteraction.load,
     "word2doc": load_model,
+    "classes": load_model,
 }
 # Parts that may change without damage: provenance, names, and data that a residual network does not read.
 _FREE = {"kind", "alpha", "max_alpha", "source", "weighting", "name", "tokenizer", "unknown_words", "segments"}
@@ -42,6 +44,7 @@ FREE_SETTINGS = _FREE | {"vectors", "mix", "length", "mean_length", "shifted"}
 UNREAD = {
     "residual": {"mask", "pool", "similarity"},
     "word2doc": {"known", "mask", "pool", "similarity", "ids", "training"},
+    "classes": {"mask", "pool", "similarity"},
 }
 JSON = {"vectors": "vectors.json", "reranker": "reranker.json"}
 
@@ -63,7 +66,9 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "output": floats(3, 2),
         "output_bias": floats(3),
     }
+    classifier = Classifier(np.array([0, 3], np.int32), floats(2), floats(2, 3), floats(3, 3), floats(3))
     kinds: dict[str, Any] = {
+        "classes": ClassModel(table, classifier, ["a", "b", "c"]),
         "vectors": small,
         "model": build_model("mean", table),
         "head": Model("rn-bof", table, "mean", "cosine", Layers(head=np.abs(floats(6, 2)), segments=2)),
