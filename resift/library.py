@@ -343,7 +343,12 @@ class Index:
         return self.library.service.reviews.begin(id, self.name, settings)
 
     def _search(self, options: SearchOptions, session: str | None) -> Hits:
-        """Search the index, in the session with this id or (None) without a session."""
+        """Search the index.
+
+        Args:
+            options: The query and the other options of the search.
+            session: The id of the session whose judgements change the ranking, or None for no session.
+        """
         service = self.library.service
         if isinstance(options.query, str):
             check_text("query", options.query, service.config.max_text)
@@ -606,7 +611,7 @@ def open(
 
 
 def _listed(name: str, documents: Iterable[str | int | Hit]) -> list[str | int | Hit]:
-    """Return an argument that contains documents as a list. Raise ``BadInput`` if it is not a list, but a string.
+    """Return the documents in an argument as a list. Raise ``BadInput`` if the argument is a single document or id.
 
     Args:
         name: The name of the argument, for error messages.

@@ -185,7 +185,7 @@ def context_dependence(text: str) -> float:
 
 
 def _character_class(ranges: Iterable[tuple[int, int]]) -> str:
-    """Return ranges of code points as the inner part of a character class of a regular expression."""
+    """Write ranges of code points as they occur between the brackets of a regular expression, such as ``a-z``."""
     return "".join(f"{chr(first)}-{chr(last)}" for first, last in ranges)
 
 

@@ -176,7 +176,7 @@ class Engine(ABC):
 
     @abstractmethod
     def bulk(self, index: str, documents: Sequence[Document], vector_field: str = VECTOR_FIELD) -> list[Rejection]:
-        """Index documents. Existing documents with the same ids are replaced.
+        """Index documents in a single request. They replace existing documents with the same ids.
 
         Args:
             index: The name of the index.
@@ -208,7 +208,7 @@ class Engine(ABC):
 
     @abstractmethod
     def get(self, index: str, id: str) -> tuple[dict[str, Any], Any]:
-        """Read a document.
+        """Read a document by its id, together with its version.
 
         Args:
             index: The name of the index.

@@ -241,7 +241,7 @@ def _object(value: Any) -> Mapping[str, Any]:
 
 
 def text_of(value: Any) -> str:
-    """Convert an id to a string.
+    """Convert an id in the UBI log to a string. Other programs may write ids as strings or as integers.
 
     Args:
         value: A value from a UBI event or query.

@@ -237,7 +237,10 @@ class TextMatch(Clause):
         return rows[selected], scores[selected]
 
     def _scored(self, view: View, within: Rows | None) -> Matches:
-        """Compute the result of :meth:`matches` without the cache of the view."""
+        """Find the documents that contain the terms, and compute their BM25 scores, without using the cache.
+
+        The arguments and the result are those of :meth:`matches`.
+        """
         field_matches = [
             view.bm25.matches(view.db, field, self.terms, self.every, boost * self.boost, within)
             for field, boost in self.boosts.items()

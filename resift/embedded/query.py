@@ -195,7 +195,12 @@ class _Parser:
         return RowFilter(lambda view, within: view.rows(ids, within), boost=boost)
 
     def _passing(self, test: FieldTest, boost: float) -> Clause:
-        """Return a clause that matches the documents for which a function returns True."""
+        """Return a clause that matches the documents whose fields pass a test.
+
+        Args:
+            test: A function that receives the fields of a document, and returns whether the document matches.
+            boost: The score of each matching document.
+        """
         self._count_clauses()
         return RowFilter(lambda view, within: view.passing(test, within), boost=boost)
 

@@ -230,7 +230,7 @@ class ParsedSearch:
         return hits, hit_vectors
 
     def _shown(self, view: View, fields: dict[str, Any], vector: Floats | None) -> dict[str, Any]:
-        """Return the keys of a hit that come from its document.
+        """Return the parts of a hit that show its document: the fields, the collapse value and the highlights.
 
         Args:
             view: The view of the index.

@@ -113,7 +113,10 @@ class BagModel(Model):
         return unit_rows(vectors), faults
 
     def _histogram(self, vectors: Floats, region: int) -> Floats:
-        """Return the mean memberships of the vectors of a region in the codewords of the region.
+        """Compare the vectors of a region with the codewords, and return the mean membership in each codeword.
+
+        A codeword is a learned centroid. Each region of a bag has its own codewords. The memberships of a vector sum to
+        1. They are larger for nearer codewords, relative to the widths of the codewords.
 
         Args:
             vectors: The vectors, of shape (n_vectors, D).
@@ -221,7 +224,7 @@ def read_bag(value: Any) -> Bag:
 
 
 def check_bag(bag: Bag, regions: int, width: int) -> None:
-    """Check that a bag has the shape that a model expects.
+    """Check that the bag of vectors of a document has the shape that a model expects.
 
     Args:
         bag: The bag, from :func:`read_bag`.

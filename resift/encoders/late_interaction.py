@@ -295,7 +295,10 @@ class LateInteraction:
         return np.array([self.table.index[word] for word in words], np.int64)
 
     def _query_rows(self, words: Sequence[str]) -> Floats:
-        """Return the vectors of known query words, which include their trained shifts."""
+        """Return the vectors of known query words, of shape (n_words, n_dimensions).
+
+        If a word has a trained shift, the shift is added to its vector of unit length.
+        """
         rows = self._unit_rows(self._ids(words))
         for row, word in zip(rows, words, strict=True):
             if word in self.shifts:
@@ -374,10 +377,10 @@ class LateInteraction:
 
 
 def tokenize_documents(texts: Sequence[str]) -> list[list[str]]:
-    """Split each text into words.
+    """Split the texts of documents into words. Only the first 10,000 characters of each text are read.
 
     Args:
-        texts: The texts. Each text is cut to the maximum length that rerankers read.
+        texts: The texts of the documents.
 
     Returns:
         The words of each text.

@@ -21,7 +21,7 @@ KINDS: dict[str, type[Model]] = {
 
 
 def load_model(name: str | Path = DEFAULT_MODEL) -> Model:
-    """Load an embedding model.
+    """Load an embedding model from a folder, or the English model that comes with Resift.
 
     Args:
         name: The path of a folder that :meth:`Model.save` wrote, or ``resift-en`` for the model that comes with Resift.

@@ -113,7 +113,7 @@ class QueryView:
         return np.random.default_rng(0).standard_normal((_BUCKETS, NGRAM_DIM), np.float32)
 
     def encode(self, queries: Sequence[str]) -> Floats:
-        """Encode n queries.
+        """Encode n queries as vectors that represent the meaning and the spelling of their words.
 
         Args:
             queries: The texts of the queries.
@@ -280,13 +280,14 @@ class Word2Doc(Model):
         return float(np.sqrt((squares + np.square(self.layers["output_bias"], dtype=np.float32)).max(initial=1e-12)))
 
     def _completed(self, rows: Floats) -> Floats:
-        """Add a component to rows (o, d) of the output layer, so that all of them can be scaled to unit length.
+        """Return the vectors of documents for an index, of shape (n_documents, H + 2) and unit length.
+
+        The rows of the output layer have different lengths. Each row is divided by the length of the longest row, and a
+        further component brings the vector to unit length.
 
         Args:
-            rows: The rows, of shape (n_rows, H + 1). None of them is longer than M.
-
-        Returns:
-            Unit vectors, of shape (n_rows, H + 2).
+            rows: The rows (o, d) of the documents in the output layer: H weights o and a bias d, shape
+                (n_documents, H + 1).
         """
         scaled = rows / np.float32(self._longest)
         rest = np.sqrt(np.maximum(0, 1 - np.square(scaled).sum(axis=1, keepdims=True)))
@@ -306,7 +307,9 @@ class Word2Doc(Model):
         return unit_rows(np.pad(hidden, ((0, 0), (0, 2))))
 
     def similarities(self, queries: Sequence[str]) -> Floats:
-        """Return the cosine between each query and each document of the training, as on an index.
+        """Return the cosine between each query and each document with which the network was trained.
+
+        A k-NN search on an index of these documents compares the same vectors.
 
         Args:
             queries: The texts of the queries.

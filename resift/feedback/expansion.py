@@ -37,7 +37,9 @@ Bag = Mapping[str, float]
 
 
 class PackedBag(Mapping[str, float]):
-    """A bag of words for caches, which takes a quarter of the memory of a dictionary.
+    """The words of a document with their weights (a bag of words), in a compact form for caches.
+
+    It can be used like a dictionary, but takes a quarter of the memory.
 
     Args:
         bag: The words and their weights. Words that several bags share should be interned.

@@ -80,7 +80,7 @@ class Feedback:
         grades: Sequence[float] | None = None,
         bags: Sequence[Bag] = (),
     ) -> Feedback:
-        """Learn from the vectors of relevant and irrelevant documents.
+        """Create feedback by learning from the vectors of relevant and irrelevant documents.
 
         Args:
             relevant: The vectors of the relevant documents, as an array of shape (n_relevant, n_dimensions). There may
@@ -115,7 +115,7 @@ class Feedback:
         method: str | Method = DEFAULT_METHOD,
         known_share: Callable[[str], float] | None = None,
     ) -> Feedback:
-        """Learn from the documents that were judged in a search session.
+        """Create feedback by learning from the documents that were judged in a search session.
 
         Args:
             judged: The judgements, with the vectors and texts of the documents.

@@ -195,7 +195,7 @@ class Indexer(BatchWriter):
                 self.stop.requested = True
 
     def _refuse_open_records(self, error: BaseException) -> None:
-        """Write all documents whose fate is unknown to the dead-letter file, after an error has ended indexing.
+        """Write all documents that the engine has not confirmed to the dead-letter file, after an error.
 
         Args:
             error: The error. It is written to the file as the reason.
@@ -284,7 +284,14 @@ class Indexer(BatchWriter):
             self._open.pop(id(record), None)
 
     def _add_dead_letter(self, record: Record | BadLine, status: int, reason: str, document: Any) -> None:
-        """Write an entry to the dead-letter file, and count it. See :meth:`DeadLetters.add` for the arguments."""
+        """Write a refused document to the dead-letter file, and count it in the report.
+
+        Args:
+            record: The record or invalid line that contains the document.
+            status: The HTTP status of the engine's response, or 400 for an invalid line.
+            reason: The reason why the document was refused.
+            document: The document as a dictionary, or the text of an invalid line.
+        """
         with self._lock:
             self.dead_letters.add(record, status, reason, document)
             self.report.dead += 1

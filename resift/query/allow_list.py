@@ -133,9 +133,10 @@ class _Check:
             self._object(value, shapes[kind], path)
 
     def _text(self, text: str, shape: Shape, path: str) -> None:
-        """Check the value and the length of a string. See :meth:`value` for the arguments and the errors.
+        """Check that a string in the request is allowed, and add its length to the counters.
 
-        A shape such as ``= constant`` allows only this constant. Every other shape has a maximum length.
+        If the shape is a constant, such as ``= knn``, the string must be equal to it. Otherwise, the string must not
+        be too long. The arguments and the errors are those of :meth:`value`.
         """
         if shape.startswith("="):
             if text != shape[2:]:
@@ -161,9 +162,9 @@ class _Check:
             self.value(item, shape, f"{path}[{position}]")
 
     def _object(self, value: Mapping[str, Any], shape: Shape, path: str) -> None:
-        """Check the keys of a JSON object, and then the value under each key.
+        """Check that all keys of a JSON object in the request are allowed, and then check the value under each key.
 
-        See :meth:`value` for the arguments and the errors.
+        The arguments and the errors are those of :meth:`value`.
         """
         level, buckets = f"{_COUNTED.get(shape, 'other')} levels", self._buckets
         self._count(level, path)

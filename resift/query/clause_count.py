@@ -117,9 +117,10 @@ class ClauseCounter:
         return per_word * _term_count(str(clause.kind), text, settings)
 
     def _in_options(self, clause: Clause) -> int:
-        """Return the number of clauses in those filters of a clause that are not parts of its tree.
+        """Return how many clauses OpenSearch counts for the filters in the options of a clause.
 
-        These filters are an option of vector clauses, such as ``knn``, and of the functions in ``function_score``.
+        Vector clauses, such as ``knn``, and the functions of ``function_score`` have such filters. The parsed query
+        does not contain them as parts.
         """
         filters: list[Any] = []
         if clause.kind in VECTOR_KINDS:
@@ -130,7 +131,10 @@ class ClauseCounter:
         return sum(self.clauses(parse_clause(filter, Role.FILTER)) for filter in filters if filter is not None)
 
     def _of_leaf(self, clause: Clause) -> int:
-        """Return how many clauses OpenSearch counts for a clause itself. Clauses inside this clause are not counted."""
+        """Return how many clauses OpenSearch counts for a query clause, without the clauses inside it.
+
+        A compound clause, such as ``bool``, counts as 0. Clauses that search for patterns count as many terms.
+        """
         kind, settings = str(clause.kind), clause.settings
         if kind == "term":
             return max((self._of_value(name) for name in settings if name not in _COMMON_SETTINGS), default=1)

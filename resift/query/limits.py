@@ -40,7 +40,7 @@ class Contents:
 
 
 def contents_of(name: str, value: Any) -> Contents:
-    """Collect all objects and strings in a JSON value.
+    """Collect all objects and strings in a JSON value, so that they can be checked without recursion.
 
     Args:
         name: The name of the value in error messages, for example ``query``.

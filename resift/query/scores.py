@@ -58,7 +58,12 @@ def _bool_scores(clause: Clause) -> bool:
 
 
 def _all_score(clause: Clause, part: str) -> bool:
-    """Return whether all clauses in a part of a compound clause always score. False if the part is missing."""
+    """Return whether each clause in a part of a compound clause gives a score above 0 to all its documents.
+
+    Args:
+        clause: The compound clause, for example ``dis_max``.
+        part: The name of the part, for example ``queries``. The result is False if the clause does not have this part.
+    """
     inner = clause.parts.get(part, ())
     return bool(inner) and all(map(always_scores, inner))
 

@@ -85,7 +85,7 @@ def _text_inside(value: Any) -> str:
 
 
 def _text_inside_entry(name: str, value: Any) -> str:
-    """Return the first searched text in an entry of a JSON object, or "" if there is none.
+    """Return the first text that an entry of an unknown clause searches for, or "" if there is none.
 
     Args:
         name: The key of the entry. If the key is the name of a text clause, such as ``match``, the value is read as the

@@ -47,7 +47,7 @@ def named_bool(
 
 
 def document_clauses(ids: Sequence[str], home_indices: Mapping[str, str]) -> list[Body]:
-    """Build query clauses that match documents with the given ids.
+    """Build query clauses that match the documents with these ids, for example all judged documents of a session.
 
     Args:
         ids: The ids of the documents.

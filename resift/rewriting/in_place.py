@@ -310,7 +310,9 @@ class _ClauseRewriter:
         return clause.replace_scoring_clauses(lambda inner: self._changed(inner, is_normalised))
 
     def _moved(self, clause: Clause, is_normalised: bool) -> Body:
-        """Return a vector clause or sparse clause as JSON, with its query moved towards the relevant documents.
+        """Return a vector clause or sparse token clause with its query moved towards the relevant documents, as JSON.
+
+        Documents that the user wants to hide are excluded by a filter.
 
         Args:
             clause: The clause. Its query vector or query tokens were moved by :meth:`_moved_clauses`.

@@ -190,7 +190,7 @@ def _text_to_encode(clause: FieldClause, field: VectorField) -> TextToEncode | N
 
 
 def _with_tokens(clause: SparseClause, field: VectorField, own: Tokens, moved: Tokens, widens: bool) -> Body:
-    """Return a sparse token clause with its query tokens replaced.
+    """Return a ``neural_sparse`` clause that searches for the moved query tokens instead of the original tokens.
 
     Args:
         clause: The parsed clause.

@@ -352,7 +352,7 @@ class KnowledgeLoader:
         return not set(judged.indices).isdisjoint(info.indices)
 
     def learned(self, judged: Sequence[JudgedDocument], method: str | None = None) -> Feedback | None:
-        """Learn from judged documents. The result is cached.
+        """Return the feedback that a method learns from judged documents. The result is cached.
 
         Args:
             judged: The judgements, with the vectors and texts of the documents.

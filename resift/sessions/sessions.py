@@ -326,7 +326,7 @@ class Sessions:
         return (session for session in self._scanned() if caller.may_use(session.owner))
 
     def _scanned(self, index: str | None = None) -> Iterator[StoredSession]:
-        """Yield all valid sessions that have not expired.
+        """Yield the sessions of all callers in the store. Expired and damaged sessions are skipped.
 
         Args:
             index: The name of an index. If given, only sessions with judgements in this index are yielded.
@@ -460,7 +460,7 @@ def check_id(session: str) -> str:
 
 
 def check_judgements(judgements: Sequence[Judgement]) -> None:
-    """Check the number of judgements, and the document ids and index names in them.
+    """Check judgements before they are stored: their number, and the lengths of their document ids and index names.
 
     Args:
         judgements: The judgements to check.

@@ -12,7 +12,7 @@ DEFAULT_MODEL = "resift-en"
 
 
 def load_vectors(name: str | Path = DEFAULT_MODEL) -> WordVectors:
-    """Load word vectors.
+    """Load word vectors from a folder, or the English word vectors that come with Resift.
 
     Args:
         name: The path of a folder that :meth:`WordVectors.save` wrote, or ``resift-en`` for the vectors that come with
