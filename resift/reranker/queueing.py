@@ -81,7 +81,7 @@ class LongestWait:
         self._current = max(self._current, seconds)
 
     def get(self) -> float:
-        """Return the longest wait of the last two to four seconds."""
+        """Return the longest time, in seconds, that a request waited for a thread in the last two to four seconds."""
         self._turn()
         return max(self._current, self._previous)
 
@@ -104,7 +104,7 @@ class LateLog:
         self._count, self._logged = 0, -_LOG_SECONDS
 
     def add(self) -> None:
-        """Count a search that was answered unchanged.
+        """Count a search that was answered without rewriting, because the service is overloaded.
 
         If the last message is at least ten seconds old, log the number of such searches since then.
         """

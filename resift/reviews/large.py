@@ -49,7 +49,7 @@ class LargeSet(DocumentSet):
 
     @property
     def total(self) -> int:
-        """The number of documents."""
+        """The number of documents in the set, including documents that are not loaded."""
         return self._stored.total
 
     @property
@@ -58,7 +58,7 @@ class LargeSet(DocumentSet):
         return self._loaded.memory
 
     def existing(self, ids: Collection[str]) -> set[str]:
-        """Return the subset of ``ids`` whose documents belong to this set."""
+        """Return the ids in ``ids`` that belong to documents of this set. Other ids are left out."""
         return self._stored.existing(ids)
 
     def draw(self, count: int, excluded: Collection[str]) -> tuple[list[str], int]:

@@ -59,7 +59,7 @@ class LazySet(DocumentSet):
         return self._loaded.memory if self._loaded else 0
 
     def existing(self, ids: Collection[str]) -> set[str]:
-        """Return the subset of ``ids`` whose documents belong to this set."""
+        """Return the ids in ``ids`` that belong to documents of this set. Other ids are left out."""
         return (self._loaded or self._stored).existing(ids)
 
     def draw(self, count: int, excluded: Collection[str]) -> tuple[list[str], int]:

@@ -82,7 +82,7 @@ class DocumentSet:
         return _BYTES_PER_CHARACTER * self._characters
 
     def existing(self, ids: Collection[str]) -> set[str]:
-        """Return the subset of ``ids`` whose documents belong to this set."""
+        """Return the ids in ``ids`` that belong to documents of this set. Other ids are left out."""
         return {id for id in ids if id in self.places}
 
     def draw(self, count: int, excluded: Collection[str]) -> tuple[list[str], int]:

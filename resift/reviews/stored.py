@@ -41,12 +41,12 @@ class StoredSet:
 
     @cached_property
     def total(self) -> int:
-        """The number of documents. They are counted when this attribute is first used."""
+        """The number of documents in the set. The engine counts them when this attribute is first used."""
         (total,) = self.engine.document_counts(self.index, [self._clause])
         return total
 
     def existing(self, ids: Collection[str]) -> set[str]:
-        """Return the subset of ``ids`` whose documents belong to this set."""
+        """Return the ids in ``ids`` that belong to documents of this set. Other ids are left out."""
         for batch in batched([id for id in ids if id not in self._existing], ID_BATCH):
             query = self.within(filter=[{"ids": {"values": batch}}])
             body = {"query": query, "size": len(batch), "_source": False}

@@ -95,7 +95,7 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
         return f"ro-boew:{len(self.codebook)}"
 
     def scale(self) -> torch.Tensor:
-        """Return σ², by which the distances between words and codewords are divided."""
+        """Return σ², the squared width of the codewords, by which distances between words and codewords are divided."""
         return self.width.square()
 
     def text_vectors(self, pooled: torch.Tensor) -> torch.Tensor:

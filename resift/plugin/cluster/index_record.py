@@ -73,15 +73,18 @@ class IndexRecord:
 
     @property
     def ready(self) -> tuple[IndexInfo, ...]:
-        """The descriptions of all vectors in the index that are completely written.
+        """The descriptions of the vectors in the index, without vectors that are still being written.
 
-        The vectors that searches use come first.
+        There is a description for each embedding model. The vectors that searches use come first.
         """
         return (*([self.current] if self.current else []), *self.other_models)
 
     @property
     def known(self) -> tuple[IndexInfo, ...]:
-        """The descriptions of all vectors in the record, including vectors that are still being written."""
+        """The descriptions of all vectors in the index, including vectors that are still being written.
+
+        There is a description for each embedding model.
+        """
         return (*self.ready, *([self.filling] if self.filling else []))
 
     @property
@@ -168,14 +171,15 @@ class IndexRecord:
 
     @property
     def unused_fields(self) -> tuple[str, ...]:
-        """The names of vector fields that ``resift attach`` has added, but that no recorded vectors use any more."""
+        """The names of vector fields that ``resift attach`` has added to the index, but that are no longer in use."""
         used = {entry.vector_field for entry in self.encoded}
         return tuple(name for name in self.added if name not in used)
 
     def without_unused_fields(self) -> IndexRecord:
-        """Return a copy of the record without the unused fields: vector fields that no recorded vectors use any more.
+        """Return a copy of Resift's record of the index that no longer lists unused vector fields.
 
-        Call this method when no document has a value in these fields any more.
+        An unused field was added by ``resift attach``, but its vectors are no longer needed. Call this method when no
+        document has a value in these fields any more.
         """
         added = tuple(name for name in self.added if name not in self.unused_fields)
         if added or any(map(self.is_attached, self.ready)):

@@ -90,7 +90,7 @@ class Installer:
 
     @cached_property
     def missing_plugins(self) -> list[str]:
-        """The names of necessary OpenSearch plugins that the cluster lacks.
+        """The names of the OpenSearch plugins that ``resift install`` needs, but that the cluster lacks.
 
         If a plugin is missing, only the scripts and the index template are installed.
         """
@@ -105,7 +105,7 @@ class Installer:
         return NativePlugin.read(self.cluster).is_on_all_nodes
 
     def resources(self) -> Iterator[Resource]:
-        """Yield all resources of the installation, such as scripts, remote models and pipelines.
+        """Yield all resources that ``resift install`` creates in the cluster, such as scripts and pipelines.
 
         They are in the order in which they must be created. Create each resource before you request the next one:
         pipelines contain the ids of remote models, which are only known after the models have been created.
@@ -115,7 +115,7 @@ class Installer:
             yield from self.index_pipelines()
 
     def _own_resources(self) -> Iterator[Resource]:
-        """Yield all resources of the installation except the pipelines of individual indices."""
+        """Yield all resources that ``resift install`` creates, except the pipelines of individual indices."""
         yield from (Script(self.cluster, self.name, script) for script in SCRIPTS)
         yield IndexTemplate(self.cluster, self.name, self.values)
         if self.missing_plugins:
@@ -209,7 +209,10 @@ class Installer:
         return steps
 
     def index_pipelines(self) -> list[Resource]:
-        """Return the search and ingest pipelines of individual indices that should call this installation's service."""
+        """Return the search and ingest pipelines of individual indices that should call this installation's service.
+
+        An installation consists of the resources that ``resift install`` creates for a service.
+        """
         ids = {f"{self.name}-{endpoint}": self.values[f"{endpoint}_id"] for endpoint in REMOTE_MODELS}
         installed = {**find_installations(self.cluster), self.name: self.installation}
         pipelines = IndexPipelines(self.cluster, dict(sorted(installed.items())), ids)

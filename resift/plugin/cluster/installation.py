@@ -82,7 +82,7 @@ class Managed:
             raise BadInput(f"domains of Amazon call only HTTPS, not {url}", value=url, expected=expected)
 
     def to_dict(self) -> dict[str, str]:
-        """Return the attributes as a JSON object.
+        """Return the provider, the secret and the role as a JSON object.
 
         The object is stored in the index template that describes the installation.
         """
@@ -174,7 +174,7 @@ def _model_label(model: ModelDescription) -> str:
 
 
 def find_installations(cluster: Cluster) -> dict[str, Installation]:
-    """Find everything in a cluster that ``resift install`` has installed there.
+    """Find the installations in a cluster, which ``resift install`` has created, by their index templates.
 
     Returns:
         A description of each installation, by name.

@@ -206,7 +206,7 @@ def default_of(settings: Mapping[str, str]) -> str | None:
 
 
 def stream_of(index: str) -> str | None:
-    """Return the data stream of a backing index, or None for other indices.
+    """Return the name of the data stream to which an index belongs (as a backing index), or None for other indices.
 
     >>> stream_of(".ds-logs-shop-000002"), stream_of("shop")
     ('logs-shop', None)

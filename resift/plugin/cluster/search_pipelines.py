@@ -54,7 +54,7 @@ def pipeline_name(index: str) -> str:
 
 @dataclass(frozen=True)
 class Rewriter:
-    """The request processor in a search pipeline that makes the service rewrite each search.
+    """Resift's request processor in a search pipeline, which sends each search to the Resift service to be rewritten.
 
     Attributes:
         installation: The name of the installation (the resources that ``resift install`` created) whose remote model
@@ -174,7 +174,7 @@ class SearchPipeline(Resource):
         return "changed" if state == "ok" and not is_equal else state
 
     def make(self) -> None:
-        """Add the processor to the existing pipeline, or create a new pipeline with the processor.
+        """Add Resift's request processor to the search pipeline in the cluster, or create the pipeline with it.
 
         The other processors of an existing pipeline are preserved, and so are settings of the native processor that
         a user has added, such as its timeout.
@@ -200,7 +200,7 @@ class SearchPipeline(Resource):
         remove_processor(self.cluster, self.name)
 
     def rewriting_error(self) -> str:
-        """Check that the service can rewrite the searches of this pipeline.
+        """Check that the cluster can call the service to rewrite the searches of this pipeline.
 
         The cluster calls the service in the same way as for a search. This check is needed because a search does not
         report an error of the service, but continues without rewriting.
@@ -297,12 +297,15 @@ def is_up_to_date(copy: Mapping[str, Any], base: Mapping[str, Any]) -> bool:
 
 
 def is_created_by_resift(pipeline: Mapping[str, Any]) -> bool:
-    """Return whether Resift created a pipeline itself, instead of adding a processor to a user's pipeline."""
+    """Return whether Resift created a search pipeline.
+
+    The result is False for a pipeline that a user created, even if Resift has added its processor to the pipeline.
+    """
     return Stamp.read(pipeline.get("description")) is not None
 
 
 def would_be_deleted(pipeline: Mapping[str, Any]) -> bool:
-    """Return whether :func:`remove_processor` would delete a whole pipeline, not only its processor.
+    """Return whether removing Resift's processor from a search pipeline would delete the whole pipeline.
 
     This is the case if Resift created the pipeline, and nobody has edited it since.
     """
@@ -334,10 +337,10 @@ def all_pipelines(cluster: Cluster) -> dict[str, PipelineBody]:
 
 
 def find_rewriters(cluster: Cluster) -> dict[str, Rewriter]:
-    """Find Resift's request processors in a cluster.
+    """Find Resift's request processors in all search pipelines of a cluster.
 
     Returns:
-        The processors. The keys are the names of their search pipelines.
+        The settings of the processors, by the name of their search pipeline.
     """
     return read_rewriters(all_pipelines(cluster))
 

@@ -58,7 +58,7 @@ class Target:
 
     @property
     def text_fields(self) -> list[str]:
-        """The names of all text fields that can be searched."""
+        """The names of all text fields of the index that can be searched, without fields that Resift has added."""
         texts = (name for name, kind in self.fields.items() if kind in TEXT_TYPES and not is_ours(name))
         return [name for name in texts if not self.is_stored_only(name)]
 

@@ -644,7 +644,10 @@ def _bucket_value(bucket: dict[str, Any]) -> Any:
 
 
 def _version(hit: dict[str, Any]) -> tuple[int, int, str | None]:
-    """Return the version of a document, so that a later write can fail if the document has changed in the meantime.
+    """Return the version of a document that was read, so that a later write can fail if the document has changed.
+
+    Args:
+        hit: The document as OpenSearch returned it, with the keys ``_seq_no`` and ``_primary_term``.
 
     Returns:
         The sequence number, the primary term and the routing of the document.

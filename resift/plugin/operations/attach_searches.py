@@ -102,9 +102,9 @@ class SearchAttachment:
         return self.pipeline in self.pipelines and self.defaults[index] == self.pipeline
 
     def _pipeline_in_use(self) -> str | None:
-        """Return the name of a user's own pipeline to which an earlier ``resift attach`` has added the processor.
+        """Return the user's own search pipeline to which an earlier ``resift attach`` has added Resift's processor.
 
-        Only pipelines that rewrite the searches of the name to attach are considered.
+        The earlier run must have attached the same index, alias, data stream or pattern.
 
         Returns:
             The name of the pipeline. None if there is no such pipeline. Also None if one of the attached indices has a
@@ -153,7 +153,7 @@ class SearchAttachment:
         return bool(self.sharing) or self._belongs_to_other_name(source) or (chosen is None and self._uses_copy())
 
     def _uses_copy(self) -> bool:
-        """Return whether Resift has created a search pipeline for the name to attach, and an index or template uses it.
+        """Return whether an index or a template uses the search pipeline that an earlier ``resift attach`` has created.
 
         Such a pipeline is usually a copy of the original search pipeline, with Resift's processor added.
         """
@@ -222,7 +222,7 @@ class SearchAttachment:
     def _other_uses(self, pipeline: str) -> list[PipelineUse]:
         """Return the places where other indices, or templates that create other indices, use a search pipeline.
 
-        Other indices are indices that do not belong to the name to attach.
+        Other indices are indices outside of the alias, data stream or pattern that the user attaches.
         """
         other_uses = []
         for use in uses_of(self.cluster, {pipeline}, "search pipeline"):
@@ -300,7 +300,7 @@ class SearchAttachment:
 
     @property
     def current(self) -> Rewriter | None:
-        """The processor in the pipeline now, or None if the pipeline does not exist or does not rewrite searches."""
+        """Resift's processor that the search pipeline contains now, or None if the pipeline does not contain it."""
         return Rewriter.read(self.pipelines.get(self.pipeline))
 
     def lines(self, is_native: bool) -> list[str]:
@@ -433,7 +433,7 @@ class SearchPlan(Plan):
         self.question = f"Attach {name}?"
 
     def lines(self) -> list[str]:
-        """Return the plan as lines of text for the user."""
+        """Return the plan of ``resift attach`` as lines of text, which are shown to the user before it is executed."""
         lines = [f"{self.name}: nothing is written to the index; Resift rewrites its searches"]
         lines += self.searches.lines(self.route.is_native)
         for index, record in self.with_vectors.items():
@@ -442,7 +442,7 @@ class SearchPlan(Plan):
         return [*lines, *self.route.lines()]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan as a JSON object."""
+        """Return the plan of ``resift attach`` as a JSON object: the index, the search pipeline and the settings."""
         return {
             "index": self.name,
             "vectors": sorted(self.with_vectors),

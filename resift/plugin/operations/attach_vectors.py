@@ -134,7 +134,7 @@ class AttachPlan(Plan):
         raise BadInput(message, value=entry.model, expected=expected)
 
     def lines(self) -> list[str]:
-        """Return the plan as lines of text for the user."""
+        """Return the plan of ``resift attach --vectors`` as lines of text, which are shown before it is executed."""
         if self.model is None:
             lines = [f"model: trained on these documents in seconds or minutes, and saved in {self.out}"]
         else:
@@ -146,7 +146,7 @@ class AttachPlan(Plan):
         return [*lines, *self.searches.lines(self.is_native)]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan as a JSON object."""
+        """Return the plan of ``resift attach --vectors`` as a JSON object: the model, the indices and the pipeline."""
         indices = [plan.to_dict() for plan in self.plans]
         return {"model": self.model and self.model.hash, "indices": indices, "searches": self.searches.to_dict()}
 

@@ -91,14 +91,14 @@ class DetachPlan(Plan):
         raise BadInput(f"index {name!r} {problem}", value=name, expected=expected)
 
     def lines(self) -> list[str]:
-        """Return the plan as lines of text for the user."""
+        """Return the plan of ``resift detach`` as lines of text, which are shown to the user before it is executed."""
         lines = [f"{self.name}:", *self.searches.lines()] if self.searches else []
         for index in self.indices:
             lines += index.lines()
         return [*lines, *(f"{name}: has no vectors from Resift, and is not changed" for name in self.unattached)]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan as a JSON object."""
+        """Return the plan of ``resift detach`` as a JSON object: the indices, the search pipelines and the settings."""
         return {"indices": [index.to_dict() for index in self.indices], **self.searches.to_dict()}
 
     def _run(self, progress: Progress, stop: Stop) -> Result:

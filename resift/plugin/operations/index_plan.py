@@ -109,7 +109,7 @@ class IndexPlan:
         return not is_ours(self.entry.vector_field)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan as a JSON object."""
+        """Return the plan to add vectors to the index as a JSON object."""
         return {
             "index": self.target.name,
             "documents": self.target.documents,
@@ -123,7 +123,7 @@ class IndexPlan:
         }
 
     def lines(self) -> list[str]:
-        """Return the plan as lines of text for the user."""
+        """Return the plan to add vectors to the index as lines of text, which are shown to the user."""
         lines = [f"{self.target.name}: {self.target.documents} documents"]
         lines.append(f"  texts       {', '.join(self.entry.fields)}")
         if self.is_users_field:

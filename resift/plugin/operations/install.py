@@ -90,15 +90,15 @@ class InstallPlan(Plan):
 
     @cached_property
     def steps(self) -> list[str]:
-        """The planned steps, each as a line of text."""
+        """The steps of the installation or removal, each as a line of text. Nothing is executed."""
         return self._work(True)
 
     def lines(self) -> list[str]:
-        """Return the plan as lines of text for the user."""
+        """Return the steps of the installation or removal as lines of text for the user."""
         return [f"would {step}" for step in self.steps] or ["nothing to do"]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan as a JSON object."""
+        """Return the steps of the installation or removal, and the changes of cluster settings, as a JSON object."""
         return {"steps": self.steps, "settings": [change._asdict() for change in self.installer.setting_changes()]}
 
     def _run(self, progress: Progress, stop: Stop) -> Result:
@@ -405,7 +405,7 @@ class Guard:
         return f"{reason or f'{self.url} does not answer'}: searches go on without it"
 
     def _state(self) -> dict[str, Any] | None:
-        """Request the health check of the service.
+        """Call the health check of the Resift service, with a time limit of one second.
 
         Returns:
             The JSON response, or None if the service does not answer.

@@ -118,11 +118,11 @@ class Plan(ABC):
 
     @abstractmethod
     def lines(self) -> list[str]:
-        """Return the plan as lines of text for the user."""
+        """Return the planned changes as lines of text, which are shown to the user before the plan is executed."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan as a JSON object."""
+        """Return the planned changes as a JSON object."""
 
     def run(self, progress: Progress | None = None, stop: Stop | None = None) -> Result:
         """Execute the plan.

@@ -56,7 +56,7 @@ class Route:
 
     @property
     def is_native(self) -> bool:
-        """Whether the processor of Resift's plugin is used."""
+        """Whether searches reach the service through Resift's native plugin, and not through ML Commons."""
         return self.name == NATIVE
 
     @property
@@ -68,12 +68,12 @@ class Route:
         return "ext.ml_inference" if self.is_native else "ext.resift"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the route as a JSON object."""
+        """Return the route, that is, the processor and the URLs of the service that it calls, as a JSON object."""
         steps = [] if self.install is None else self.install.steps
         return {"route": self.name, "moved_from": self.moved or None, "service": list(self.urls), "install": steps}
 
     def lines(self) -> list[str]:
-        """Return the route as lines of text for the user."""
+        """Return lines of text for the user about the route: the processor and the URLs of the service it calls."""
         if self.is_native:
             lines = [
                 "  route       Resift's plugin, which all nodes have: only searches in a session call the service",
@@ -111,7 +111,7 @@ class Route:
         return f"these nodes lack Resift's plugin: {', '.join(missing[:_SHOWN_NODES])}{more}"
 
     def _is_managed(self) -> bool:
-        """Return whether a provider manages the cluster. Such a cluster may not accept Resift's plugin."""
+        """Return whether a provider such as Amazon manages the cluster. Such a cluster may not accept plugins."""
         installation = find_installation(self.cluster)
         return installation is not None and installation.managed is not None
 

@@ -88,7 +88,7 @@ class FeedbackBench:
 
     @cached_property
     def search(self) -> SearchableCollection:
-        """The documents in an index, which can be searched in the same way as the service searches."""
+        """The documents of the evaluation in a temporary index, whose searches return the same hits as the service."""
         # an index has no similarity "dot", by which lexical systems compare term counts
         similarity = "cosine" if self._similarity == "dot" else self._similarity
         return self._serve(self.documents, self.vectors, similarity, self.idf)
