@@ -78,14 +78,30 @@ class SqliteEngine(Engine):
         return f"SQLite {sqlite3.sqlite_version}"
 
     def create(self, index: str, fields: Sequence[str], model: ModelDescription, analyzer: str = "english") -> None:
-        """Create an index, as :meth:`Engine.create` describes."""
+        """Create an index for documents and their vectors. Do nothing if it exists with the same settings.
+
+        Args:
+            index: The name of the new index.
+            fields: The text fields, which are searched and encoded.
+            model: The embedding model that encodes the documents.
+            analyzer: The analyzer of the text fields, one of :data:`resift.contracts.documents.ANALYZERS`.
+
+        Raises:
+            BadInput: If the index name, a field name or the analyzer is invalid.
+            EngineError: If the index exists with other settings (status 400).
+        """
         check_index(index, fields, analyzer)
         meta = Meta(tuple(fields), model.hash, model.name, model.dim, model.space_type, analyzer)
         with self._database.transaction() as db:
             create_tables(db, index, meta)
 
     def info(self, index: str, headers: Headers = None) -> IndexInfo:
-        """Return the description of an index."""
+        """Return the description of an index: its text fields, its model and its vectors.
+
+        Args:
+            index: The name of the index.
+            headers: Ignored by this engine.
+        """
         with self._database.transaction(write=False) as db:
             return find_tables(db, index).info()
 

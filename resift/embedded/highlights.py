@@ -170,6 +170,12 @@ def parse_highlight(body: Any, clause: Clause, tables: IndexTables) -> Highlight
 
 
 def _tag(settings: Mapping[str, Any], name: str, default: str) -> str:
-    """Return the first tag in a list of tags (``pre_tags`` or ``post_tags``), or the default if there is no list."""
+    """Return the tag that is inserted before or after a highlighted word.
+
+    Args:
+        settings: The ``highlight`` settings of a search body.
+        name: ``pre_tags`` or ``post_tags``. The setting is a list, of which only the first tag is used.
+        default: The tag if the setting is missing.
+    """
     tags: list[str] = convert(name, settings.get(name, [default]), Annotated[list[str], msgspec.Meta(min_length=1)])
     return tags[0]

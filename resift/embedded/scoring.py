@@ -98,7 +98,13 @@ class Bm25:
         return sum_by_row(term_matches, len(term_matches) if every else 1)
 
     def rows(self, db: sqlite3.Connection, field: str, term: str) -> Rows:
-        """Return the row numbers of the documents that contain a term in a field, in ascending order."""
+        """Return the row numbers of the documents that contain a term in a field, in ascending order.
+
+        Args:
+            db: The database connection.
+            field: The name of the text field.
+            term: The term, as the analyzer returns it.
+        """
         return self._postings(db, self._tables.meta.fields.index(field), term)[0]
 
     def _postings(self, db: sqlite3.Connection, column: int, term: str) -> Matches:

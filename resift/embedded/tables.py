@@ -177,7 +177,12 @@ def tune(db: sqlite3.Connection, tables: IndexTables, tuning: Tuning | None) -> 
 
 
 def drop_tables(db: sqlite3.Connection, tables: IndexTables) -> None:
-    """Delete all tables of an index, and the entry of the index in the table ``indices``."""
+    """Delete all tables of an index, and the entry of the index in the table ``indices``.
+
+    Args:
+        db: The database connection with an open transaction.
+        tables: The database tables of the index.
+    """
     for table in (tables.postings, tables.words, tables.lengths, tables.documents):
         db.execute(f"DROP TABLE {table}")
     db.execute("DELETE FROM indices WHERE number = ?", (tables.number,))
@@ -189,7 +194,13 @@ def count_change(db: sqlite3.Connection, tables: IndexTables) -> None:
 
 
 def write_document(db: sqlite3.Connection, tables: IndexTables, document: Document) -> None:
-    """Write a document to an index. If a document with the same id exists, replace it."""
+    """Write a document to an index. If a document with the same id exists, replace it.
+
+    Args:
+        db: The database connection with an open transaction.
+        tables: The database tables of the index.
+        document: The document. It must have passed :func:`resift.contracts.documents.check_document`.
+    """
     vector = None if document.vector is None else np.asarray(document.vector, "<f4").tobytes()
     source = json.dumps(document.source, ensure_ascii=False)
     # Unlike lastrowid, RETURNING also returns the row of an updated document.
@@ -236,7 +247,13 @@ def _write_words(db: sqlite3.Connection, tables: IndexTables, row: int, source: 
 
 
 def delete_document(db: sqlite3.Connection, tables: IndexTables, id: str) -> bool:
-    """Delete a document by its id, and return whether it existed."""
+    """Delete a document by its id, and return whether it existed.
+
+    Args:
+        db: The database connection with an open transaction.
+        tables: The database tables of the index.
+        id: The id of the document.
+    """
     rows = db.execute(f"DELETE FROM {tables.documents} WHERE id = ? RETURNING row", (id,)).fetchall()
     db.executemany(f"DELETE FROM {tables.words} WHERE rowid = ?", rows)
     db.executemany(f"DELETE FROM {tables.lengths} WHERE row = ?", rows)

@@ -274,7 +274,10 @@ class LateInteraction:
         return np.concatenate([np.zeros((0, len(documents.lengths)), np.float32), *parts])
 
     def _matches(self, words: Sequence[str], documents: PreparedDocuments, rows: Floats) -> Floats:
-        """Compute :meth:`matches` for as many query words as fit into memory at once."""
+        """Return how well each document matches each word of a query, for a few query words.
+
+        The arguments and the result are those of :meth:`matches`, which divides long queries to limit the memory.
+        """
         known_document_words = documents.words < len(self.table)
         known_query_words = self._ids(words) >= 0
         similarities = np.zeros((len(words), len(documents.words)), np.float32)

@@ -195,7 +195,7 @@ class Indexer(BatchWriter):
                 self.stop.requested = True
 
     def _refuse_open_records(self, error: BaseException) -> None:
-        """Write all documents that the engine has not confirmed to the dead-letter file, after an error.
+        """Write all documents that the engine has not confirmed to the file of refused documents, after an error.
 
         Args:
             error: The error. It is written to the file as the reason.
@@ -205,7 +205,7 @@ class Indexer(BatchWriter):
             self._refuse(record, getattr(error, "status", 500), f"not indexed: {reason}")
 
     def _refuse_rest_of_stream(self, reading: Iterator[Record], error: EngineUnavailable) -> None:
-        """Write the unread documents of stdin or of a pipe to the dead-letter file.
+        """Write the unread documents of stdin or of a pipe to the dead-letter file (the file of refused documents).
 
         The unread documents of a regular file are not written, because the file can be read again.
 
@@ -272,7 +272,7 @@ class Indexer(BatchWriter):
         super()._wait(attempt)
 
     def _refuse(self, record: Record, status: int, reason: str) -> None:
-        """Write a document to the dead-letter file, because it could not be indexed.
+        """Write a document that could not be indexed to the dead-letter file (the file of refused documents).
 
         Args:
             record: The document.

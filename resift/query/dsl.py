@@ -143,7 +143,13 @@ def text_clause(text: str, fields: Sequence[str], **settings: Any) -> Body:
 
 
 def _multi_match(text: str, fields: Sequence[str], settings: Mapping[str, Any]) -> Body:
-    """Build a ``multi_match`` clause. See :func:`text_clause` for the arguments."""
+    """Build a ``multi_match`` clause that searches for a text in fields outside nested objects.
+
+    Args:
+        text: The text to search for.
+        fields: The names of the fields, or ``["*"]`` for all fields.
+        settings: Further settings of the clause, for example ``boost``.
+    """
     # lenient: the field may be a number or a date in some of the searched indices, which would refuse words.
     return {"multi_match": {"query": text, "fields": list(fields), "lenient": True, **settings}}
 

@@ -23,7 +23,14 @@ def bool_clause(
     filter: Sequence[Any] = (),
     must_not: Sequence[Any] = (),
 ) -> Body:
-    """Return a ``bool`` query without its empty parts."""
+    """Build a ``bool`` query. Parts without clauses are left out.
+
+    Args:
+        must: Clauses that every hit must match.
+        should: Optional clauses that add to the score.
+        filter: Clauses that every hit must match, without a score.
+        must_not: Clauses that no hit may match.
+    """
     parts = {"must": must, "should": should, "filter": filter, "must_not": must_not}
     return {"bool": {name: list(clauses) for name, clauses in parts.items() if clauses}}
 

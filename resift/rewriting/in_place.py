@@ -232,13 +232,20 @@ class _ClauseRewriter:
                     yield from self._text_clauses(part, is_normalised or clause.kind == HYBRID_KIND)
 
     def _added_clause_count(self) -> int:
-        """Return the maximum number of clauses that the rewriter adds to the query, not counting expansion words."""
+        """Return the maximum number of clauses that the rewriter adds to the query for judged documents and tokens.
+
+        Clauses for expansion words are not counted, because their number is chosen later.
+        """
         lists = _DOCUMENT_LISTS * (1 + len(self._texts) + len(self._moves))
         sparse = sum(isinstance(clause, SparseClause) for clause in self._moves)
         return 1 + lists * self._knowledge.document_clause_count + sparse * MAX_ADDED_TOKENS
 
     def _words_per_text(self) -> int:
-        """Return the number of expansion words that each text clause gets, within OpenSearch's limit on clauses."""
+        """Return the number of expansion words to add to each text clause of the query.
+
+        Expansion words are words that the session learned from relevant documents. The number is limited, because
+        OpenSearch rejects queries with too many clauses.
+        """
         knowledge = self._knowledge
         if not self._texts or not knowledge.expansion_words:
             return 0
@@ -334,7 +341,9 @@ class _ClauseRewriter:
         return bool_clause(must=[changed], should=bonuses)
 
     def _with_words(self, clause: Clause, is_normalised: bool) -> Any:
-        """Add expansion words to a text clause. In a ``hybrid`` query, also reduce the scores of irrelevant documents.
+        """Add expansion words (words learned from relevant documents) to a text clause.
+
+        In a ``hybrid`` query, the scores of documents that the user marked irrelevant are reduced as well.
 
         Args:
             clause: The clause. If the clause does not search for a text, it is returned unchanged.
@@ -352,7 +361,9 @@ class _ClauseRewriter:
         return self._with_irrelevant_scaled(changed) if is_scaled else changed
 
     def _with_added_words(self, clause: Clause, is_normalised: bool) -> Any:
-        """Add expansion words to a text clause, so that documents with these words score higher.
+        """Add expansion words to a text clause, so that documents with these words get higher scores.
+
+        Expansion words are words that the session learned from relevant documents.
 
         The clause matches the same documents as before. Expansion words change neither the scores of irrelevant
         documents nor the scores of documents that were judged for other queries.
@@ -376,7 +387,9 @@ class _ClauseRewriter:
         return bool_clause(must=[clause.raw], should=[added])
 
     def _word_clauses(self, fields: Sequence[str]) -> list[Body]:
-        """Build the clauses for the expansion words of a text clause, as many as OpenSearch's limit allows.
+        """Build a clause for each expansion word, as many as OpenSearch's limit on the number of clauses allows.
+
+        Expansion words are words that the session learned from relevant documents. They are added to a text clause.
 
         If the limit allows none, a note is added to :attr:`notes`.
 

@@ -144,9 +144,10 @@ class Knowledge:
 
     @property
     def word_weight(self) -> float:
-        """The weight of the expansion words in the score: 1 with a query vector, 0.5 without.
+        """The weight of expansion words (words learned from relevant documents) in the score.
 
-        Without a query vector, nothing confirms that documents with the expansion words are relevant.
+        The weight is 1 with a query vector. It is 0.5 without a query vector, because then nothing confirms that
+        documents with the expansion words are relevant.
         """
         return LEXICAL_WORD_WEIGHT if self.vector is None else 1.0
 
@@ -157,11 +158,11 @@ class Knowledge:
 
     @cached_property
     def unmoved_factor(self) -> float:
-        """A factor by which the scores of documents that were judged for other queries are multiplied.
+        """A factor by which the scores of documents that the user judged for other queries are multiplied.
 
-        Such documents should keep their rank, so they get no score from expansion words. All other hits do get score
-        from expansion words. The factor compensates for the typical gain of the other hits. It is 1 + w · ‖v‖, where w
-        is :attr:`word_weight` and v is the vector of the expansion words' weights.
+        Such documents should keep their rank in this search. They get no score from expansion words (words learned from
+        relevant documents), but all other hits do. The factor compensates for the typical gain of the other hits. It is
+        1 + w · ‖v‖, where w is :attr:`word_weight` and v is the vector of the expansion words' weights.
         """
         length: float = sum(weight**2 for weight in self.expansion_words.values()) ** 0.5
         return 1 + self.word_weight * length

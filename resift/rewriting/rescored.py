@@ -171,9 +171,10 @@ class _Rewriter:
         return list(dict.fromkeys(word for weights in nearest.values() for word in weights))
 
     def with_words_in_query(self, is_ranked: bool) -> Body | None:
-        """Build the search body with the expansion words in the query itself, without rescore stages.
+        """Build the search body for a search that OpenSearch cannot rescore.
 
-        With the option ``judged="hide"``, the judged documents are excluded.
+        Expansion words (words learned from relevant documents) are added to the query itself. With the option
+        ``judged="hide"``, the judged documents are excluded.
 
         Args:
             is_ranked: Whether hits are ranked by their scores. If not, expansion words would have no effect, so they
@@ -257,7 +258,7 @@ class _Rewriter:
         return [*alternatives, *nearest]
 
     def _without_judged(self, words: list[Body]) -> list[Body]:
-        """Restrict expansion words to documents whose score they may increase.
+        """Exclude some judged documents from the effect of expansion words (words learned from relevant documents).
 
         Two kinds of judged documents must not gain score: documents that were judged irrelevant, and documents that
         were judged for other queries and should keep their rank.
@@ -332,7 +333,9 @@ class _Rewriter:
 
 
 def _word_fields(query: Query, knowledge: Knowledge) -> Sequence[str]:
-    """Return the fields in which expansion words are searched. If empty, all fields are searched.
+    """Return the fields in which expansion words (words learned from relevant documents) are searched.
+
+    If the result is empty, all fields are searched.
 
     With vectors, these are all text fields, whose texts the vectors represent. Without vectors, these are the fields
     that the query itself searches.

@@ -54,6 +54,8 @@ def rewrite(query: Query, knowledge: Knowledge, options: Options) -> Rewritten:
 def _puts_words_in_query(query: Query, knowledge: Knowledge, options: Options) -> bool:
     """Return whether expansion words are added to the query itself rather than in a rescore stage.
 
+    Expansion words are words that the session learned from relevant documents.
+
     The result is True if these conditions are met:
 
     - OpenSearch cannot rescore the search, for example because the search is a scroll.

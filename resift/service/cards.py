@@ -240,7 +240,16 @@ def _exact_name(name: str, exact: Sequence[str]) -> str:
 
 
 def _configured_or(configured: Mapping[str, tuple[str, ...]], role: str, guess: str | None) -> str | None:
-    """Return the field that the settings assign to a role, or the guess if the settings do not mention the role."""
+    """Return the field that the settings assign to a role, or the guess if the settings do not mention the role.
+
+    Args:
+        configured: The fields in the settings, by role.
+        role: The role, for example ``title``.
+        guess: The field that was guessed for the role, or None.
+
+    Returns:
+        The name of the field. None if the settings leave the role empty, or there is no guess.
+    """
     return next(iter(configured[role]), None) if role in configured else guess
 
 

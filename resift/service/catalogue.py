@@ -210,7 +210,12 @@ class Catalogue:
 
 
 def _title(source: Mapping[str, Any], fields: CardFields) -> str:
-    """Return the title of a document from the field that cards show as the title, or "" if it has none."""
+    """Return the title of a document, or "" if it has none.
+
+    Args:
+        source: The ``_source`` of the document.
+        fields: The fields that the search page shows, which include the field of the title.
+    """
     values = values_of(source, fields.title) if fields.title else ()
     return next((value for value in values if isinstance(value, str)), "")
 

@@ -171,7 +171,12 @@ class Interleaved:
             self._failed.put("any", True)
 
     def _decide(self, trial: Trial, now: float) -> None:
-        """Evaluate a trial, and store the verdict if there is one."""
+        """Evaluate a trial (an online experiment), and store the verdict if the clicks allow one.
+
+        Args:
+            trial: The trial to evaluate.
+            now: The current time in Unix seconds.
+        """
         report = trial_report(trial, self.clicks.log, self.clicks.engine, self.clicks.actions, now)
         log.info("%s", report)
         if report.verdict:

@@ -151,7 +151,10 @@ class SearchService:
         return self._infos.get_or_load(key, lambda: self._load_served(index, headers))
 
     def _load_served(self, index: str, headers: Headers) -> ServedIndex:
-        """Read the description of an index from the engine. See :meth:`served`, which caches the result."""
+        """Check that the service may search an index, and read the description of the index from the engine.
+
+        :meth:`served` caches the result, and describes the arguments and errors.
+        """
         infos: list[IndexInfo] = []
 
         def resolve(name: str) -> Sequence[str]:
@@ -689,7 +692,12 @@ class SearchService:
 
 
 def _late_reranking(late: LateInteraction | None, rewritten: Rewritten) -> Reranking | None:
-    """Return how a trained reranker reorders the first hits of a search, or None without a reranker."""
+    """Return how a trained reranker reorders the first hits of a search.
+
+    Args:
+        late: The reranker, or None. In the latter case, the result is None.
+        rewritten: The rewritten search, whose rescore window determines the number of hits to reorder.
+    """
     if late is None:
         return None
     window_size = rewritten.options.window_size

@@ -311,7 +311,12 @@ class SampledWords:
 
 
 def _titles(sources: Sequence[Mapping[str, Any]], info: IndexInfo) -> list[str]:
-    """Return the distinct titles of the sampled documents, as plain text. Empty if no field contains titles."""
+    """Return the distinct titles of the sampled documents, as plain text without HTML tags.
+
+    Args:
+        sources: The ``_source`` of the sampled documents.
+        info: The names and fields of the index. If the name of no field suggests a title, the result is empty.
+    """
     name = title_field(info.fields)
     if name is None:
         return []

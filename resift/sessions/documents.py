@@ -228,7 +228,17 @@ class FieldLoader:
         return {id: values.get(id, ()) for id in ids}
 
     def _fetch_tokens(self, index: str, ids: Sequence[str], field: str, headers: Headers) -> dict[str, Tokens]:
-        """Read the sparse tokens and their weights from a field of some documents, by document id."""
+        """Read sparse tokens from the engine.
+
+        Args:
+            index: The name of the index.
+            ids: The ids of the documents.
+            field: The name of the field with the tokens.
+            headers: The caller's HTTP headers.
+
+        Returns:
+            For each document, by id, a mapping from its tokens to their weights.
+        """
         tokens_by_id: dict[str, Tokens] = {}
         for id, values in self._engine.field_values(index, ids, field, headers).items():
             tokens = {}
@@ -257,7 +267,15 @@ class FieldLoader:
             return self._fetch_encoded(text, headers) if cached is None and not self._failures.get(key) else cached
 
     def _fetch_encoded(self, text: TextToEncode, headers: Headers) -> Any:
-        """Let the engine encode a query text, and cache the result or the failure. See :meth:`_encoded`."""
+        """Let a model or an analyzer of the engine encode a query text, and cache the result or the failure.
+
+        Args:
+            text: The text, with the model or analyzer that encodes it.
+            headers: The caller's HTTP headers.
+
+        Returns:
+            A vector, a mapping from tokens to weights, or None if the text cannot be encoded.
+        """
         key = (text, str(headers))
         try:
             if text.tokens:

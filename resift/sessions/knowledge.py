@@ -445,7 +445,16 @@ class KnowledgeLoader:
             return cached | (self._fetch_readable(index, still_missing, headers) if still_missing else {})
 
     def _cached(self, index: str, ids: Sequence[str], headers: Headers) -> dict[str, Content]:
-        """Return the vectors and texts of those documents that are in the cache, by document id."""
+        """Look up documents in the cache.
+
+        Args:
+            index: The name of the index.
+            ids: The ids of the documents.
+            headers: The caller's HTTP headers. Callers with other headers have other entries.
+
+        Returns:
+            The vector and text of each document that is in the cache, by document id.
+        """
         caller = str(headers)
         return self._contents.get_all({id: (index, id, caller) for id in ids})
 

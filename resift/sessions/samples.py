@@ -69,7 +69,16 @@ class Samples:
         return self._cache.get_or_load(key, lambda: self._drawn(info, headers, field))
 
     def _drawn(self, info: IndexInfo, headers: Headers, field: str) -> Background:
-        """Read the vectors of random documents from the engine. See :meth:`draw`, which caches the result."""
+        """Read the vectors of random documents from the engine. :meth:`draw` caches the result.
+
+        Args:
+            info: The names and fields of the index.
+            headers: The caller's HTTP headers.
+            field: The name of the vector field.
+
+        Returns:
+            The vectors. Empty if no document has a vector, or if the engine refuses the request.
+        """
         try:
             drawn = self.engine.sample(info.name, _SAMPLE_SIZE, False, field, headers).vectors
         except ResiftError as error:

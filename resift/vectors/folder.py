@@ -123,7 +123,15 @@ def _is_unicode(text: str) -> bool:
 def _write_files(
     folder: Path, name: str, info: dict[str, Any], words: Sequence[str], arrays: dict[str, NDArray[Any]]
 ) -> None:
-    """Write settings, words and arrays to the files of a folder. See :func:`write_folder` for the arguments."""
+    """Write settings, words and arrays to the files of a new folder.
+
+    Args:
+        folder: The path of the folder, which is empty.
+        name: The name of the JSON file for the settings.
+        info: The settings.
+        words: The words.
+        arrays: The arrays. The file names are their keys.
+    """
     settings = {key: value for key, value in info.items() if key not in ("format", "hash", "arrays")}
     saved = {**settings, "format": FORMAT, "hash": content_hash(settings, words, arrays), "arrays": sorted(arrays)}
     (folder / name).write_text(json.dumps(saved, indent=2, ensure_ascii=False) + "\n", "utf-8")
