@@ -85,12 +85,12 @@ def attach(
     """Let each user's relevance feedback improve the searches of INDEX.
 
     INDEX is the name of an index, alias or data stream, or a pattern. The command adds Resift's processor to a copy of
-    the search pipeline of INDEX. The processor rewrites the searches that name this copy with what their session has
-    learned from its marks and clicks. With --default-pipelines, it rewrites all searches of INDEX. Nothing is written
-    to the index unless you pass --vectors.
+    the search pipeline of INDEX. When a search names this copy, the processor rewrites the search with what its session
+    has learned from marks and clicks. With --default-pipelines, the processor rewrites all searches of INDEX. Nothing
+    is written to the index unless you pass --vectors.
 
     If all nodes have Resift's OpenSearch plugin, its processor is used. Otherwise, the processor ml_inference of ML
-    Commons is used. If this other processor rewrites the searches now, it is replaced.
+    Commons is used. If the searches are now rewritten by the other of the two processors, it is replaced.
 
     The command shows its plan and asks for confirmation before it changes anything. Clients can search and write while
     the command runs. If the command is interrupted, run it again to continue. Run `resift detach` to undo all changes.

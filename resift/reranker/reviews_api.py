@@ -27,7 +27,10 @@ reviews = Blueprint("reviews", __name__, url_prefix="/v1/reviews")
 
 @reviews.before_request
 def check() -> None:
-    """Reject requests from other machines if the service has no API keys. Flask calls this before each request."""
+    """Reject requests from other machines if the service has no API keys.
+
+    Flask calls this function before each request to a route for reviews.
+    """
     if {"review", "admin"}.isdisjoint(current_caller().scopes):
         raise Forbidden(
             "without API keys, reviews are only available on this machine", value="review", expected="a key"
