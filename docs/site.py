@@ -23,11 +23,12 @@ OUTSIDE = {
     "CONTRIBUTING.md": "CONTRIBUTING.md",
     "SECURITY.md": "security-policy.md",  # not beside security.md, which is the same name on some disks
     "resift/data/demo/NOTICE": "NOTICE.txt",
+    "resift/plugin/native/README.md": "plugin.md",
     "resift/reranker/openapi.json": "openapi.json",
     "resift/query/allow_list.json": "allow_list.json",
     "docs/README.md": "contents.md",  # MkDocs would take it for the home page
 }
-_LINK = re.compile(r"(\]\()([^)\s#]+)([^)\s]*\))")
+_LINK = re.compile(r"\[([^][]*)\]\(([^)\s#]+)([^)\s]*)\)")
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -42,14 +43,17 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Let links name files of the site."""
+    """Let links name files of the site. The text of a link to a file of the code stays, without the link."""
     here = next((path for path, name in OUTSIDE.items() if name == page.file.src_uri), f"docs/{page.file.src_uri}")
 
     def renamed(match: re.Match[str]) -> str:
-        if "://" in match[2]:
+        text, link, anchor = match.groups()
+        if "://" in link:
             return match[0]
-        target = posixpath.normpath(posixpath.join(posixpath.dirname(here), match[2]))
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(here), link))
+        if target not in OUTSIDE and not target.startswith("docs/"):
+            return text  # the site does not contain the code
         named = OUTSIDE.get(target, target.removeprefix("docs/"))
-        return match[1] + posixpath.relpath(named, posixpath.dirname(page.file.src_uri) or ".") + match[3]
+        return f"[{text}]({posixpath.relpath(named, posixpath.dirname(page.file.src_uri) or '.')}{anchor})"
 
     return _LINK.sub(renamed, markdown)

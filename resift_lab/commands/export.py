@@ -15,7 +15,11 @@ from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine
 from resift.errors import BadInput
 from resift.files import replace_private
-from resift.query.dsl import PIPELINE_PREFIX, document_text
+from resift.plugin.cluster.client import Cluster
+from resift.plugin.cluster.native_plugin import PLUGIN
+from resift.plugin.cluster.search_pipelines import find_rewriters, pipeline_name
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.query.dsl import document_text
 from resift.vectors.folder import replacing_folder
 from resift_lab.commands.judged_source import JudgedSource, judged_source_options
 from resift_lab.evaluation.data import workbench
@@ -157,19 +161,27 @@ def search_configuration_command(index: str, with_sessions: bool, out: str | Non
     """Export a search configuration of the Search Relevance Workbench for INDEX.
 
     The Workbench then sends its queries through the search pipeline of INDEX, so that it measures the same rankings
-    that users see.
+    that users see. With --with-sessions, searches name their session in the section of ext that the pipeline reads:
+    resift with the plugin, and otherwise ml_inference.
     """
+    pipeline = pipeline_name(index)
     with engine_at(engine) as opened:
         fields = opened.info(index).fields
-    if not fields:
-        raise BadInput(
-            f"the text fields of {index} are unknown",
-            value=index,
-            expected="an index that was attached with vectors (resift attach --vectors) or created by resift index",
-        )
-    pipeline = f"{PIPELINE_PREFIX}{index}"
-    name = pipeline[: workbench.MAX_NAME]
-    _write(workbench.search_configuration(name, index, fields, pipeline, with_sessions), out)
+        section = _session_section(opened, pipeline) if with_sessions else None
+    ending = " sessions" if with_sessions else ""
+    name = pipeline[: workbench.MAX_NAME - len(ending)] + ending
+    _write(workbench.search_configuration(name, index, fields, pipeline, section), out)
+
+
+def _session_section(engine: Engine, pipeline: str) -> str:
+    """Return the section of ``ext`` in which searches through a pipeline name their session.
+
+    Args:
+        engine: The search engine.
+        pipeline: The name of the search pipeline.
+    """
+    rewriter = find_rewriters(Cluster(engine)).get(pipeline) if isinstance(engine, OpenSearchEngine) else None
+    return PLUGIN if rewriter is None else rewriter.kind
 
 
 def _description(index: str, from_ubi: bool) -> str:

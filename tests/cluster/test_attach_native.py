@@ -156,6 +156,12 @@ def test_a_default_pipeline_is_copied_unless_all_searches_are_rewritten(
     assert (contents(shop), pipeline(shop, theirs)) == before
 
 
+def exported_sections(index: Index, url: str) -> list[str]:
+    """Return the sections of ``ext`` in an exported search configuration for searches in sessions."""
+    command = ["export", "search-configuration", index.name, "--with-sessions", "--engine", url]
+    return list(json.loads(json.loads(CliRunner().invoke(main, command).stdout)["query"])["ext"])
+
+
 def test_an_index_attached_through_ml_inference_is_moved(
     shop: Index, service: RealService, packaged: Model, opensearch_url: str
 ) -> None:
@@ -167,14 +173,14 @@ def test_an_index_attached_through_ml_inference_is_moved(
     try:
         (model, _), *_ = shop.cluster.ml_objects("models", "moved-rewrite")
         SearchAttachment(shop.cluster, shop.name, default=True).run("moved", model)
-        assert kinds(pipeline(shop, name)) == ["ml_inference"]
+        assert kinds(pipeline(shop, name)) == ["ml_inference"] == exported_sections(shop, opensearch_url)
         (row,) = (row for row in native_rows(shop.cluster) if row.name == name)
         assert row.state.startswith("uses ml_inference, although all nodes have Resift's plugin")
         assert row.fix == f"resift attach {shop.name}"
         # the URL of the service is that of the installation
         planned = resift_command("attach", shop.name, opensearch_url).output
         assert "  moved       from ml_inference of ML Commons, which rewrites these searches now" in planned
-        assert kinds(pipeline(shop, name)) == ["resift"]
+        assert kinds(pipeline(shop, name)) == ["resift"] == exported_sections(shop, opensearch_url)
         assert pipeline(shop, name)["request_processors"][0]["resift"]["url"] == service.url
         assert [row.state for row in native_rows(shop.cluster) if row.name == name] == ["ok"]
         (row,) = (row for row in native_rows(shop.cluster) if row.kind == "installation")

@@ -169,7 +169,9 @@ def _python() -> list[str]:
 
 
 def _node() -> list[str]:
-    folder = _fetched("node", ["npm", "install", "--silent", f"@opensearch-project/opensearch@{JS}"], "node_modules")
+    folder = fetched(
+        "backend-node", "node", ["npm", "install", "--silent", f"@opensearch-project/opensearch@{JS}"], "node_modules"
+    )
     # packages are searched next to the file
     return ["node", shutil.copy(EXAMPLES / "search.mjs", folder)]
 
@@ -184,7 +186,7 @@ def _java() -> list[str]:
         f"<artifactId>search</artifactId><version>1</version><dependencies>{dependencies}</dependencies></project>"
     )
     command = ["mvn", "-q", "-B", "dependency:build-classpath", "-Dmdep.outputFile=classpath"]
-    folder = _fetched("java", command, "classpath", {"pom.xml": pom})
+    folder = fetched("backend-java", "java", command, "classpath", {"pom.xml": pom})
     # compiled once for all runs, because Java would compile the file at each run
     path, source = (folder / "classpath").read_text("utf-8"), EXAMPLES / "Search.java"
     classes = folder / hashlib.sha256(source.read_bytes() + path.encode()).hexdigest()[:16]
@@ -195,12 +197,12 @@ def _java() -> list[str]:
     return ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", f"{classes}{os.pathsep}{path}", "Search"]
 
 
-def _fetched(language: str, command: list[str], result: str, given: dict[str, str] | None = None) -> Path:
-    """Return the folder with the client library of a language, which is downloaded once for all runs."""
+def fetched(name: str, language: str, command: list[str], result: str, given: dict[str, str] | None = None) -> Path:
+    """Return the folder with the libraries that a command downloads, which runs once for all runs of the tests."""
     if not (shutil.which(language) and shutil.which(command[0])):
         pytest.skip(f"{language} and {command[0]} are missing")
     cache = cache_folder()
-    folder = cache / f"backend-{language}"
+    folder = cache / name
     with locked(cache):
         folder.mkdir(exist_ok=True)
         for name, text in (given or {}).items():

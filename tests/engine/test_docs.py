@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
-import importlib
+import importlib.util
 import json
+import posixpath
 import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -63,6 +65,25 @@ def test_links_lead_somewhere(page: Path) -> None:
         file = (page.parent / path).resolve() if path else page
         assert file.exists(), target
         assert not anchor or file.suffix != ".md" or anchor in anchors(file), target
+
+
+def test_links_of_the_website_lead_to_its_files() -> None:
+    """The hook of MkDocs rewrites links, so that `make docs` builds without a warning."""
+    pytest.importorskip("mkdocs")
+    specification = importlib.util.spec_from_file_location("hook", ROOT / "docs" / "site.py")
+    assert specification
+    assert specification.loader
+    hook = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(hook)
+    own = {path.relative_to(ROOT / "docs").as_posix(): path for path in (ROOT / "docs").rglob("*") if path.is_file()}
+    files = {name: path for name, path in own.items() if name != "README.md"}
+    files |= {name: ROOT / path for path, name in hook.OUTSIDE.items()}
+    for name, path in files.items():
+        if path.suffix == ".md":
+            page = SimpleNamespace(file=SimpleNamespace(src_uri=name))
+            for _, _, link in _LINK.findall(hook.on_page_markdown(_FENCE.sub("", path.read_text("utf-8")), page)):
+                target = posixpath.normpath(posixpath.join(posixpath.dirname(name), link.partition("#")[0]))
+                assert "://" in link or link.startswith("#") or target in {*files, "options.md"}, (name, link)
 
 
 @by_page(PAGES)

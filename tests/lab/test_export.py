@@ -170,8 +170,9 @@ def test_a_search_configuration_finds_what_the_pipeline_finds(filled: str) -> No
         "searchPipeline": f"resift-{filled}",
     }
     assert json.loads(body["query"]) == {"query": {"multi_match": {"query": "%SearchText%", "fields": ["text"]}}}
-    asked = json.loads(exported("search-configuration", filled, "--with-sessions")["query"])
-    assert asked["ext"] == {"ml_inference": {"session": "{{session}}"}}
+    with_sessions = exported("search-configuration", filled, "--with-sessions")
+    assert with_sessions["name"] == f"resift-{filled} sessions"
+    assert json.loads(with_sessions["query"])["ext"] == {"resift": {"session": "{{session}}"}}
 
 
 @pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)
@@ -181,7 +182,7 @@ def test_a_templates_placeholders_are_filled_in_by_a_cluster(filled: str, engine
     params = {"queryText": "the \\army", "session": "anna"}
     rendered = engine.client.render_search_template(body={"source": source, "params": params})["template_output"]
     assert rendered["query"]["multi_match"]["query"] == "the \\army"
-    assert rendered["ext"] == {"ml_inference": {"session": "anna"}}
+    assert rendered["ext"] == {"resift": {"session": "anna"}}
     engine.close()
 
 

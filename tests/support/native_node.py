@@ -116,7 +116,7 @@ class RealService:
 
 
 @contextmanager
-def real_service(engine: OpenSearchEngine, model: Model, store: Path, **settings: Any) -> Iterator[RealService]:
+def real_service(engine: OpenSearchEngine, model: Model, store: Path, /, **settings: Any) -> Iterator[RealService]:
     """Serve the API of Resift for an engine."""
     app, requests = create_app(Config(store=str(store), **settings), engine=engine, model=model), list[Json]()
 

@@ -115,7 +115,9 @@ def query_set(name: str, description: str, rows: Iterable[Mapping[str, str]]) ->
     return {**_named(name, description), "sampling": "manual", "querySetQueries": accepted}, len(rows) - len(accepted)
 
 
-def search_configuration(name: str, index: str, fields: Sequence[str], pipeline: str, session: bool) -> dict[str, Any]:
+def search_configuration(
+    name: str, index: str, fields: Sequence[str], pipeline: str, session_section: str | None
+) -> dict[str, Any]:
     """Return the body of a request that creates a search configuration in the Search Relevance Workbench.
 
     For each query of a query set, the Workbench then sends a ``multi_match`` query through a search pipeline.
@@ -123,14 +125,16 @@ def search_configuration(name: str, index: str, fields: Sequence[str], pipeline:
     Args:
         name: Name of the configuration.
         index: Name of the index.
-        fields: The text fields to search.
+        fields: The text fields to search. If the list is empty, OpenSearch searches all fields.
         pipeline: Name of the search pipeline.
-        session: Whether to search in the session that each query of the set names in its field ``session``.
+        session_section: The section of ``ext`` in which searches name their session: ``resift`` or ``ml_inference``.
+            Each search then names the session in the field ``session`` of its query in the query set. None for searches
+            without a session.
     """
-    text = QUERY_AND_FIELDS if session else QUERY
-    body: dict[str, Any] = {"query": {"multi_match": {"query": text, "fields": list(fields)}}}
-    if session:
-        body["ext"] = {"ml_inference": {"session": "{{session}}"}}
+    match: dict[str, Any] = {"query": QUERY if session_section is None else QUERY_AND_FIELDS}
+    body: dict[str, Any] = {"query": {"multi_match": {**match, **({"fields": list(fields)} if fields else {})}}}
+    if session_section is not None:
+        body["ext"] = {session_section: {"session": "{{session}}"}}
     return {**_named(name), "index": index, "query": json.dumps(body), "searchPipeline": pipeline}
 
 
