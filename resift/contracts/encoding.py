@@ -15,6 +15,9 @@ def encode_documents(
 ) -> tuple[Floats, dict[int, str]]:
     """Encode documents as vectors.
 
+    Depending on the model, the vector of a document represents its text fields or its bag of vectors (for example of
+    image patches).
+
     Args:
         model: The embedding model, which encodes either texts or bags of vectors.
         sources: The ``_source`` of each of the n documents.

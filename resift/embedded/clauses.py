@@ -41,7 +41,7 @@ class IndexCache:
 
 
 class View:
-    """The state of an index during one database transaction, in which query clauses look up documents.
+    """An index as query clauses see it: its documents, term statistics and vectors during a database transaction.
 
     Attributes:
         db: The database connection with the open transaction.

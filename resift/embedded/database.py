@@ -60,7 +60,10 @@ _IS_CLIENT = f"? IN ({_IDS})"
 
 
 class _Connection(sqlite3.Connection):
-    """A connection to an SQLite file that remembers how long it waits for other writers."""
+    """A connection to an SQLite file that remembers how long it waits for other writers.
+
+    The time limit is sent to SQLite only if it changes.
+    """
 
     _seconds = _TIMEOUT
 

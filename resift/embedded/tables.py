@@ -165,7 +165,7 @@ def find_tables(db: sqlite3.Connection, index: str) -> IndexTables:
 
 
 def tune(db: sqlite3.Connection, tables: IndexTables, tuning: Tuning | None) -> None:
-    """Store search settings that were chosen for an index, or delete the stored settings.
+    """Store search settings with an index, such as the weight of vector similarity, or delete the stored settings.
 
     Args:
         db: The database connection.

@@ -29,13 +29,16 @@ from resift.vectors.weights import Alphas
 
 @dataclass(frozen=True)
 class Classifier:
-    """The parameters of a linear classifier with C classes.
+    """The learned parameters of a linear classifier that assigns texts to C classes.
+
+    The score of a text for a class depends on the words of the text, and on the mean of its word vectors. The formula
+    is at the top of this module.
 
     Attributes:
-        ids: The rows of the n words with a weight in the word table, shape (n,).
+        ids: The n words that the classifier uses, as row numbers of the word table, shape (n,).
         idf: The inverse document frequency of each of these words, shape (n,).
         words: The weight a of each of these words for each class, shape (n, C).
-        head: The matrix h of the weights of a text's vector with D dimensions, shape (D, C).
+        head: The weight h of each dimension of the mean word vector for each class, shape (D, C).
         bias: The constant b of each class, shape (C,).
     """
 
@@ -47,9 +50,9 @@ class Classifier:
 
 
 class ClassModel(Model):
-    """An encoder of texts as probabilities of classes.
+    """An encoder that represents a text by the probabilities of C classes, which a linear classifier computes.
 
-    A text without known words has the zero vector.
+    The vector of a text has C dimensions and unit length. A text without known words has the zero vector.
 
     Args:
         table: Word vectors with D dimensions and a weight for each word. The vector of a text is their weighted mean,
@@ -95,26 +98,34 @@ class ClassModel(Model):
         return columns
 
     def _encode(self, texts: Sequence[str]) -> Floats:
+        """Encode one batch of texts, and return their vectors, of shape (n_texts, n_classes)."""
         means = self._pool(texts)
         known = means.any(axis=1, keepdims=True)
         ids, offsets = self.table.ids(texts)
         return self._probabilities(self._word_scores(ids, offsets), means) * known
 
     def _probabilities(self, word_scores: Floats, means: Floats) -> Floats:
-        """Return the softmax of the scores of texts, scaled to unit length, of shape (n_texts, n_classes).
+        """Return the vectors of texts: the probabilities of the classes, scaled to unit length.
+
+        The probabilities are the softmax of the classifier's scores.
 
         Args:
-            word_scores: The scores of the texts by their words, of shape (n_texts, n_classes).
+            word_scores: The part of the scores that depends on the words of the texts, of shape (n_texts, n_classes).
             means: The mean word vectors of the texts, of shape (n_texts, n_word_dimensions).
+
+        Returns:
+            Float32 array of shape (n_texts, n_classes).
         """
         scores = word_scores + unit_rows(means) @ self.classifier.head + self.classifier.bias
         return unit_rows(np.exp(scores - scores.max(axis=1, keepdims=True)))
 
     def _word_scores(self, ids: NDArray[Any], offsets: NDArray[np.int64]) -> Floats:
-        """Return the scores of texts by their words, of shape (n_texts, n_classes).
+        """Return the part of the classifier's scores that depends on the words of the texts, Σ_w t_w · a_wc.
+
+        The result has the shape (n_texts, n_classes).
 
         Args:
-            ids: The words of all texts, as rows of the table.
+            ids: The words of all texts, as row numbers of the word table, one text after the other.
             offsets: The positions at which the texts start and end in ``ids``, of shape (n_texts + 1,).
         """
         width, texts = len(self.classifier.ids), len(offsets) - 1

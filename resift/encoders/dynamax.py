@@ -48,7 +48,9 @@ class _Words(NamedTuple):
 
 
 class DynaMax:
-    """Compares texts by the DynaMax similarity of their words.
+    """Compares texts by the DynaMax similarity, which is computed from the vectors of all their words.
+
+    Unlike a cosine of two text vectors, the similarity considers each pair of words. The result is from 0 to 1.
 
     Args:
         table: The word vectors and their weights.

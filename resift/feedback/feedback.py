@@ -183,9 +183,10 @@ class Feedback:
 
     @property
     def evidence(self) -> float:
-        """The total weight of all judgements.
+        """The total weight of all judgements from which this feedback was learned.
 
-        An explicit mark counts as 1. Clicks and other implicit judgements count less.
+        The larger the total, the more the feedback changes searches. An explicit mark counts as 1. Clicks and other
+        implicit judgements count less.
         """
         return float(np.abs(self.grades).sum())
 
@@ -308,11 +309,11 @@ class Feedback:
 
     @cached_property
     def shift(self) -> Floats:
-        """The direction from irrelevant to relevant documents, as a float32 vector of shape (n_dimensions,).
+        """The direction from irrelevant to relevant documents in the vector space, of shape (n_dimensions,), float32.
 
-        Explanations use this direction to show what was learned from all judgements, whatever their queries. To move a
-        query vector, use :meth:`transform_query` instead. The direction is zero if there are no judgements, or if the
-        feedback method does not move queries.
+        Explanations use this direction to show what was learned from all judgements of the session, for any query. To
+        move a query vector, use :meth:`transform_query` instead. The direction is zero if there are no judgements, or
+        if the feedback method does not move queries.
         """
         if not self.method.ridge or not len(self.grades):
             return np.zeros(self.vectors.shape[1], np.float32)
@@ -320,9 +321,10 @@ class Feedback:
 
     @cached_property
     def _shrunk(self) -> NDArray[np.float64]:
-        """The vectors of the judged documents, an array of shape (n_judgements, n_dimensions).
+        """The vectors of the judged documents as the ridge regression uses them, of shape (n_judgements, n_dimensions).
 
-        Directions in which most vectors of the index vary are damped. See :meth:`Background.shrink`.
+        Directions in which most documents of the index vary say little about relevance, so they are damped (see
+        :meth:`Background.shrink`).
         """
         return np.asarray(self.vectors if self.background is None else self.background.shrink(self.vectors), np.float64)
 

@@ -74,9 +74,9 @@ class Background:
         return np.asarray(np.linalg.solve(np.linalg.cholesky(products), self.vectors), np.float32)
 
     def shrink(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Damp the directions in which typical documents of the index vary.
+        """Reduce the components of vectors along the directions in which typical documents of the index vary.
 
-        Other differences between the vectors then get more weight.
+        These directions say little about relevance. Other differences between the vectors then get more weight.
 
         Args:
             rows: The vectors, as an array of shape (n_vectors, n_dimensions).

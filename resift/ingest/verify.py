@@ -62,7 +62,7 @@ class Verification:
         return not self.unrepaired
 
     def count(self, document: Document) -> None:
-        """Count a document with a missing or stale vector, and record its id."""
+        """Count a document whose vector is missing or belongs to an earlier text (is stale), and record its id."""
         if document.vector is None:
             self.missing, ids = self.missing + 1, self.missing_ids
         else:

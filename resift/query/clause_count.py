@@ -275,7 +275,10 @@ def _number(value: Any, default: int) -> int:
 
 
 def _value_count(value: Any) -> int:
-    """Return the number of scalars in a JSON value. A list of numbers, such as a vector, counts as a single scalar."""
+    """Return the number of scalars in a JSON value, as an estimate of the clauses in a query that Resift does not know.
+
+    A list of numbers, such as a vector, counts as a single scalar.
+    """
     if isinstance(value, Mapping):
         return sum(map(_value_count, value.values())) or 1
     if isinstance(value, list) and not all(isinstance(item, (int, float)) for item in value):

@@ -120,7 +120,7 @@ class Clause:
 
     @property
     def is_text(self) -> bool:
-        """Whether the clause is a text search.
+        """Whether the clause searches for a text, like ``match``, and does nothing else.
 
         A clause that only combines other clauses, such as ``dis_max``, is a text search if all these clauses are.
         """

@@ -714,7 +714,9 @@ def session_window(knowledge: Knowledge) -> int:
 
 
 def _title_words_first(words: Sequence[str], judged: Sequence[JudgedDocument]) -> list[str]:
-    """Order expansion words for display: words in titles of relevant documents come first.
+    """Order expansion words (words learned from relevant documents) as the explanation of a session shows them.
+
+    Words in titles of relevant documents come first.
 
     People recognise the words of titles. The heaviest words of a text can be verbs that say little about its topic.
     Single letters and digits are left out, but not single characters beyond ASCII, which can be words.

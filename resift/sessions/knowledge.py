@@ -259,7 +259,7 @@ class KnowledgeLoader:
             self._fill_caches(key, info, options, needs, headers, judgements)
 
     def _fill_caches(self, key: Hashable, *arguments: Any) -> None:
-        """Load the knowledge about a session only to fill the caches, and record that this was done.
+        """Load the data about a session into the caches, and record that this was done.
 
         Args:
             key: The key of the data, from :func:`_session_key`.

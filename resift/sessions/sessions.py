@@ -393,7 +393,9 @@ class Sessions:
     def _change(
         self, id: str, change: Callable[[StoredSession], StoredSession], marks: int | None = None
     ) -> StoredSession:
-        """Read a session, change it and write it to the store. Try again if another process changed it meanwhile.
+        """Read a session from the store, change it and write it back.
+
+        If another process changes the session in the meantime, this is repeated with the new version, up to 40 times.
 
         Args:
             id: The id of the session.
