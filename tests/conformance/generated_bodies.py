@@ -57,6 +57,7 @@ def generated_body(number: int, index: str) -> Body:
         if kind in _HARMLESS:
             if isinstance(body.get("ext"), dict):  # options of Resift itself
                 body["ext"].pop("ml_inference", None)
+                body["ext"].pop("resift", None)  # a node without the plugin refuses this section
             return body
     raise AssertionError("unreachable")
 
