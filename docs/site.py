@@ -28,7 +28,7 @@ OUTSIDE = {
     "resift/query/allow_list.json": "allow_list.json",
     "docs/README.md": "contents.md",  # MkDocs would take it for the home page
 }
-_LINK = re.compile(r"\[([^][]*)\]\(([^)\s#]+)([^)\s]*)\)")
+_LINK = re.compile(r"\[((?:[^][]|\[[^]]*\])*)\]\(([^)\s#]+)([^)\s]*)\)")  # the text may contain a picture
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -47,7 +47,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     here = next((path for path, name in OUTSIDE.items() if name == page.file.src_uri), f"docs/{page.file.src_uri}")
 
     def renamed(match: re.Match[str]) -> str:
-        text, link, anchor = match.groups()
+        text, link, anchor = _LINK.sub(renamed, match[1]), match[2], match[3]
         if "://" in link:
             return match[0]
         target = posixpath.normpath(posixpath.join(posixpath.dirname(here), link))

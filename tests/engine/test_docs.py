@@ -112,6 +112,19 @@ def test_the_readme_names_the_papers_on_its_first_screen() -> None:
     assert [name for name in names if name not in first] == []
 
 
+def test_the_readme_costs_what_the_plugins_page_says() -> None:
+    measured = (ROOT / "resift" / "plugin" / "native" / "README.md").read_text("utf-8").partition("## Cost")[2]
+    rows = {row[0]: row[1:] for row in (line.strip("| ").split(" | ") for line in measured.splitlines() if "|" in line)}
+    names = {"our plugin": "plugin", "ML Commons": "`ml_inference`", "without a session": "no session"}
+    costs = (ROOT / "README.md").read_text("utf-8").partition("## What it costs")[2].partition("\n\n## ")[0]
+    shown = [line.strip("| ").split(" | ") for line in costs.splitlines() if ", " in line and line.startswith("|")]
+    assert len(shown) == 4
+    for name, *figures in shown:
+        route, session = name.split(", ")
+        row = rows[f"{names[route]}, {names.get(session, session)}"]
+        assert figures == [figure.partition(" ")[0] for figure in row], name
+
+
 def test_the_readme_gains_what_the_protocol_says() -> None:
     table = (ROOT / "docs" / "feedback.md").read_text("utf-8").partition("| | unmarked, min-max | gain, min-max |")[2]
     held_out = re.search(r"\| cacm \| 2 .*\n\| cacm \| 5 .*", (ROOT / "docs" / "feedback.md").read_text("utf-8"))
@@ -122,6 +135,8 @@ def test_the_readme_gains_what_the_protocol_says() -> None:
     shown = [line.strip("| ").split(" | ") for line in gains.splitlines()[2:]]
     assert len(shown) == 6
     assert shown[0] == ["CACM (not used for tuning)", *gained]
+    by_hand = [line.split(" | ")[5].partition(" ")[0].removeprefix("-") for line in held_out[0].splitlines()]
+    assert f"marks lose {by_hand[0]} and {by_hand[1]} points." in (ROOT / "README.md").read_text("utf-8")
     for name, two, five in shown[1:]:
         row = measured["chorus, products" if name == "a shop's products" else name]
         assert (two, five) == (row[1], row[2]), name
