@@ -54,8 +54,8 @@ class RewritingOptions(Struct, frozen=True, kw_only=True):
     widen: Annotated[
         bool | None,
         documented(
-            "whether [other words](rewriting.md#other-words), the session's strongest expansion words, and `knn` may "
-            "find documents that the query itself does not match",
+            "whether [other words](rewriting.md#other-words), the session's strongest expansion words (if the query "
+            "finds fewer than ten documents), and `knn` may find documents that the query itself does not match",
             "true for a text, otherwise false",
         ),
     ] = None

@@ -80,6 +80,22 @@ def _ids_clause(ids: Sequence[str]) -> Body:
     return {"ids": {"values": list(ids)}}
 
 
+def factor_clauses(factors: Mapping[str, float], home_indices: Mapping[str, str]) -> list[tuple[Body, float]]:
+    """Group documents whose scores are multiplied by the same factor.
+
+    Args:
+        factors: The factor of each document, by document id.
+        home_indices: The index of each document. See :func:`document_clauses`.
+
+    Returns:
+        Clauses that match the documents, each with its factor.
+    """
+    ids_by_factor: dict[float, list[str]] = {}
+    for id, factor in factors.items():
+        ids_by_factor.setdefault(factor, []).append(id)
+    return [(clause, factor) for factor, ids in ids_by_factor.items() for clause in document_clauses(ids, home_indices)]
+
+
 def constant_score(documents: Body, score: float) -> Body:
     """Build a query clause that gives every matching document the same score.
 
@@ -90,20 +106,19 @@ def constant_score(documents: Body, score: float) -> Body:
     return {"constant_score": {"filter": documents, "boost": float(np.float32(score))}}
 
 
-def scaled(query: Body, documents: Sequence[Body], factor: float) -> Body:
-    """Wrap a query so that the scores of some documents are multiplied by a factor.
+def scaled(query: Body, factors: Sequence[tuple[Body, float]]) -> Body:
+    """Wrap a query so that the scores of some documents are multiplied by factors.
 
     The new query matches the same documents as before.
 
     Args:
         query: The query to wrap.
-        documents: Clauses that match the documents whose scores are multiplied. If empty, the query is returned as it
-            is.
-        factor: The factor, which is rounded to four decimal places.
+        factors: Clauses that match the documents whose scores are multiplied, each with its factor, which is rounded to
+            four decimal places. If empty, the query is returned as it is.
     """
-    if not documents:
+    if not factors:
         return query
-    functions = [{"filter": clause, "weight": round(factor, 4)} for clause in documents]
+    functions = [{"filter": documents, "weight": round(factor, 4)} for documents, factor in factors]
     return {"function_score": {"query": query, "functions": functions, "score_mode": "first"}}
 
 

@@ -28,6 +28,7 @@ from resift.rewriting.clauses import (
     constant_score,
     demotion_stage,
     document_clauses,
+    factor_clauses,
     highlight_of,
     named_bool,
     rescore_stages,
@@ -192,11 +193,11 @@ class _ClauseRewriter:
         self._hides, self._widens = options.judged == "hide", bool(options.widen)
         self._has_mmr = query.has_mmr
         relevant = knowledge.judged_here(1)
-        irrelevant = knowledge.judged_here(-1) if options.judged == "keep" else []
         not_relevant = [id for id in knowledge.judged if id not in relevant]
         self.judged = document_clauses(knowledge.judged, knowledge.home_indices)
         self._relevant = document_clauses(relevant, knowledge.home_indices)
-        self._irrelevant = document_clauses(irrelevant, knowledge.home_indices)
+        factors = knowledge.score_factors(only_rejected=False) if options.judged == "keep" else {}
+        self._score_factors = factor_clauses(factors, knowledge.home_indices)
         self._not_relevant = document_clauses(not_relevant, knowledge.home_indices)
         self._moves = self._moved_clauses()
         self._texts = list(self._text_clauses(query.root))
@@ -383,7 +384,8 @@ class _ClauseRewriter:
         self.has_added_words = True
         added = bool_clause(should=words, must_not=self._not_relevant)
         if is_normalised:
-            added = scaled(added, self._relevant, self._word_share())
+            share = self._word_share()
+            added = scaled(added, [(documents, share) for documents in self._relevant])
         return bool_clause(must=[clause.raw], should=[added])
 
     def _word_clauses(self, fields: Sequence[str]) -> list[Body]:
@@ -424,4 +426,4 @@ class _ClauseRewriter:
 
     def _with_irrelevant_scaled(self, clause: Body) -> Body:
         """Wrap a clause so that documents that the user marked irrelevant for this query get a lower score."""
-        return scaled(clause, self._irrelevant, self._knowledge.irrelevant_factor)
+        return scaled(clause, self._score_factors)

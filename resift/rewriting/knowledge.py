@@ -18,6 +18,9 @@ from resift.query.dsl import VECTOR_FIELD
 # The weight of expansion words in a search without a query vector. There, nothing confirms that the documents with
 # these words are relevant.
 LEXICAL_WORD_WEIGHT = 0.5
+# Documents with a grade of at most this value are ranked below all others. A skipped hit has the grade -0.25.
+_REJECTING_GRADE = -0.5
+_REJECTED_FACTOR = 0.001
 
 
 class TextToEncode(NamedTuple):
@@ -101,6 +104,7 @@ class Knowledge:
         similarity: How vectors are compared, ``cosine`` or ``jaccard``.
         mask: The weights of the dimensions that the session learned, of shape (K,). None if all dimensions count alike.
         expansion_words: The words that the session adds and their weights, heaviest first.
+        finds_enough: Whether the query has a page of hits by itself. Then expansion words match no further documents.
         related_words: For each word of a query with few hits, the nearest words of the index and their weights. See
             :meth:`resift.vectors.vocabulary.Vocabulary.related_words`.
         judged: The ids of all judged documents that can be hits.
@@ -123,6 +127,7 @@ class Knowledge:
     similarity: str = "cosine"
     mask: Floats | None = None
     expansion_words: Mapping[str, float] = field(default_factory=dict)
+    finds_enough: bool = False
     related_words: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     judged: Sequence[str] = ()
     unmoved: Mapping[str, float] = field(default_factory=dict)
@@ -169,7 +174,7 @@ class Knowledge:
 
     @property
     def irrelevant_factor(self) -> float:
-        """A factor from 0 to 1 that reduces the scores of documents that the user marked irrelevant for this query.
+        """A factor from 0 to 1 that reduces the scores of documents that seem irrelevant for this query.
 
         The factor is used when no vectors move these documents down. It is 1 minus
         :func:`resift.feedback.field_feedback.evidence_share` of the total weight of the judgements, so it is smaller if
@@ -177,11 +182,32 @@ class Knowledge:
         """
         return 1.0 - evidence_share(0.0 if self.feedback is None else self.feedback.for_query.evidence)
 
+    def score_factors(self, only_rejected: bool) -> dict[str, float]:
+        """Return factors of the scores of documents that were judged irrelevant for this query, by document id.
+
+        Documents that a person marked irrelevant get a factor close to 0, which ranks them below all other hits.
+        Skipped hits, and other documents with a weak negative judgement, get the :attr:`irrelevant_factor`.
+
+        Args:
+            only_rejected: Whether to leave out documents with a weak negative judgement.
+        """
+        factors, grades = {}, self._grades
+        for id in self.judged_here(-1):
+            if grades[id] <= _REJECTING_GRADE:
+                factors[id] = _REJECTED_FACTOR
+            elif not only_rejected:
+                factors[id] = self.irrelevant_factor
+        return factors
+
     def judged_here(self, sign: int) -> list[str]:
         """Return the ids of the documents that the user judged relevant or irrelevant for this query.
 
         Args:
             sign: 1 for relevant documents, -1 for irrelevant documents.
         """
-        grades = {document.judgement.document: document.judgement.grade for document in self.documents}
+        grades = self._grades
         return [id for id in self.judged if id not in self.unmoved and grades.get(id, 0) * sign > 0]
+
+    @property
+    def _grades(self) -> dict[str, float]:
+        return {document.judgement.document: document.judgement.grade for document in self.documents}

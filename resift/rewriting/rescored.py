@@ -25,6 +25,7 @@ from resift.rewriting.clauses import (
     constant_score,
     demotion_stage,
     document_clauses,
+    factor_clauses,
     highlight_of,
     named_bool,
     named_stages,
@@ -143,9 +144,8 @@ class _Rewriter:
 
         - ``hide``: All judged documents are excluded from the hits.
         - ``demote``: All judged documents are ranked below the other hits of the rescore window.
-        - ``keep``: Documents that were judged for other queries keep their rank. Documents that are irrelevant for this
-          query get a lower score if the search has no query vector. With a query vector, the similarity already lowers
-          their rank.
+        - ``keep``: Documents that were judged for other queries keep their rank. The scores of documents that are
+          irrelevant for this query are multiplied by :meth:`Knowledge.score_factors`.
         """
         knowledge, judged = self._knowledge, self._options.judged
         self._unmoved = list(knowledge.unmoved) if judged == "keep" else []
@@ -155,10 +155,10 @@ class _Rewriter:
             hidden = ()
         self._hidden = self._documents(hidden)
         self._demoted = self._documents(knowledge.judged if judged == "demote" else ())
-        # With vectors, the similarity demotes irrelevant documents.
-        irrelevant = knowledge.judged_here(-1) if knowledge.vector is None else []
-        self._irrelevant = self._documents(irrelevant if judged == "keep" else ())
-        self._without_words = self._documents([*self._unmoved, *irrelevant])
+        # With vectors, the similarity moves skipped hits down.
+        factors = knowledge.score_factors(only_rejected=knowledge.vector is not None)
+        self._score_factors = factor_clauses(factors if judged == "keep" else {}, knowledge.home_indices)
+        self._without_words = self._documents([*self._unmoved, *factors])
 
     def _documents(self, ids: Sequence[str]) -> list[Body]:
         """Build clauses that match the documents with these ids, each in its own index."""
@@ -186,14 +186,13 @@ class _Rewriter:
         if not self.may_change_query:
             return None
         words: list[Body] = []
-        irrelevant: list[Body] = []
+        factors: list[tuple[Body, float]] = []
         if is_ranked and not self._has_min_score:
             words = self._without_judged(self._words[: self._room])
-            irrelevant = self._irrelevant
-        if not words and not irrelevant and not self._hidden:
+            factors = self._score_factors
+        if not words and not factors and not self._hidden:
             return None
-        query = self._with_unmoved_scaled(self._raw) if words else self._raw
-        query = scaled(query, irrelevant, self._knowledge.irrelevant_factor)
+        query = scaled(self._with_unmoved_scaled(self._raw) if words else self._raw, factors)
         body = {**self._body, "query": named_bool(must=[query], should=words, must_not=self._hidden)}
         return body | highlight_of(self._body, self._highlighted)
 
@@ -223,39 +222,44 @@ class _Rewriter:
 
         If the options allow it, the query also matches documents that lack the original words. These documents match
         related words, expansion words from relevant documents, or a k-NN search. Otherwise, the query matches the same
-        documents as the original query.
+        documents as the original query. If the original query has enough hits, expansion words match no further
+        documents, and only add to the scores of its hits.
 
-        In both cases, the query contains a clause that marks it as rewritten. Judged documents are excluded if the user
+        In all cases, the query contains a clause that marks it as rewritten. Judged documents are excluded if the user
         wants to hide them.
         """
-        alternatives = [] if self._text_query is None else self._alternatives(self._text_query)
-        if self._text_query is None or not alternatives:
+        if self._text_query is None:
+            return named_bool(must=[self._raw], must_not=self._hidden)
+        words = self._without_judged(self._words[: self._widening_count])
+        alternatives = [*self._related_words, *self._nearest(self._text_query)]
+        if not self._knowledge.finds_enough:
+            words, alternatives = [], [*alternatives, *words]
+        if not words and not alternatives:
             return named_bool(must=[self._raw], must_not=self._hidden)
         clause, conditions, excluded = self._text_query
-        markers = [not_widened_marker(clause)] if self._related_words else []
-        widened = {"bool": {"should": [clause, *alternatives, *markers], "minimum_should_match": 1}}
-        return named_bool(must=[widened], filter=conditions, must_not=[*excluded, *self._hidden])
+        if alternatives:
+            markers = [not_widened_marker(clause)] if self._related_words else []
+            clause = {"bool": {"should": [clause, *alternatives, *markers], "minimum_should_match": 1}}
+        return named_bool(must=[clause], should=words, filter=conditions, must_not=[*excluded, *self._hidden])
 
-    def _alternatives(self, text_query: TextQuery) -> list[Body]:
-        """Build the clauses by which the widened query matches documents without the words of the original query.
+    def _nearest(self, text_query: TextQuery) -> list[Body]:
+        """Build the k-NN clause by which the widened query matches further documents.
 
-        These are clauses for related words and for expansion words, and a k-NN search.
+        The result is empty if the options request no nearest documents.
 
         Args:
             text_query: The text clause and the filters of the original query. The filters also apply to the k-NN
                 search.
         """
-        alternatives = [*self._related_words, *self._without_judged(self._words[: self._widening_count])]
         knowledge, count = self._knowledge, self._options.knn or 0
         if not count or knowledge.vector is None:
-            return alternatives
+            return []
         conditions = None
         if text_query.filter or text_query.must_not:
             conditions = {"bool": {"filter": text_query.filter, "must_not": text_query.must_not}}
-        nearest = nearest_clauses(
+        return nearest_clauses(
             knowledge.similarity, knowledge.vector_field, knowledge.vector, knowledge.mask, count, conditions
         )
-        return [*alternatives, *nearest]
 
     def _without_judged(self, words: list[Body]) -> list[Body]:
         """Exclude some judged documents from the effect of expansion words (words learned from relevant documents).
@@ -314,13 +318,14 @@ class _Rewriter:
         - A clause whose factor increases with the similarity of a hit to the query vector. It is left out if there is
           no query vector, or the similarity has no weight.
         - A clause with a fixed factor for each document that was judged for another query and should keep its rank.
-        - Without a query vector, clauses with a factor below 1 that move irrelevant documents down.
+        - Clauses with a factor below 1 that move irrelevant documents down. See :meth:`Knowledge.score_factors`.
         """
         knowledge = self._knowledge
         beta = 0.0 if knowledge.vector is None else self._options.beta
         factors = []
         if beta and knowledge.vector is not None:
-            scored_documents = bool_clause(must_not=self._documents(self._unmoved)) if self._unmoved else None
+            others = [*self._documents(self._unmoved), *(documents for documents, _ in self._score_factors)]
+            scored_documents = bool_clause(must_not=others) if others else None
             vector, mask = knowledge.vector, knowledge.mask
             factors.append(
                 similarity_clause(knowledge.similarity, knowledge.vector_field, vector, mask, beta, scored_documents)
@@ -329,7 +334,7 @@ class _Rewriter:
             factors += [
                 constant_score(self._documents([id])[0], unmoved_factor(knowledge, id, beta)) for id in self._unmoved
             ]
-        return factors + [constant_score(documents, knowledge.irrelevant_factor) for documents in self._irrelevant]
+        return factors + [constant_score(documents, factor) for documents, factor in self._score_factors]
 
 
 def _word_fields(query: Query, knowledge: Knowledge) -> Sequence[str]:

@@ -484,12 +484,13 @@ class SearchService:
         if options.widen and options.knn and not info.has_hnsw:
             notes.append(f"knn: the vectors of {info.name!r} have no HNSW index (resift attach --vectors --graph)")
         may_widen = options.widen and text and query.text_query is not None
+        words = {word: weight for word, weight in knowledge.expansion_words.items() if word not in options.without}
         return replace(
             knowledge,
             text=searched_text,
-            expansion_words={
-                word: weight for word, weight in knowledge.expansion_words.items() if word not in options.without
-            },
+            expansion_words=words,
+            finds_enough=bool(may_widen and words)
+            and self.knowledge.word_selector.finds_enough(query.root.raw, info, headers),
             related_words=self.words.related(info, text, query.root.raw, headers) if may_widen else {},
             notes=notes,
         )

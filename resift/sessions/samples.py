@@ -9,6 +9,7 @@ import logging
 from collections.abc import Sequence
 
 import numpy as np
+import orjson
 
 from resift.cache import TtlCache, get_or_fetch
 from resift.contracts.documents import IndexInfo
@@ -16,7 +17,7 @@ from resift.contracts.engine import Engine, Headers
 from resift.errors import ResiftError
 from resift.feedback.feedback import Feedback
 from resift.feedback.ridge import Background
-from resift.query.dsl import text_clause
+from resift.query.dsl import Body, text_clause
 
 log = logging.getLogger(__name__)
 
@@ -24,9 +25,12 @@ log = logging.getLogger(__name__)
 # weight. More words, and lighter words, make searches slower but hardly better.
 MAX_EXPANSION_WORDS = 25
 SMALLEST_WEIGHT = 0.1
+# A query with so many hits needs no expansion words to find more.
+_ENOUGH_HITS = 10
 _SECONDS = 600.0  # lifetime of samples and counts in the cache
 _CACHED_SAMPLES = 64
 _CACHED_WORDS = 30_000
+_CACHED_QUERIES = 10_000
 _SAMPLE_SIZE = 300
 # In an index with fewer documents, document counts are not used, because most words occur in a single document.
 _FEW_DOCUMENTS = 100
@@ -103,6 +107,26 @@ class WordSelector:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._cache: TtlCache[float] = TtlCache(_CACHED_WORDS, _SECONDS)
+        self._enough: TtlCache[bool] = TtlCache(_CACHED_QUERIES, _SECONDS)
+
+    def finds_enough(self, query: Body, info: IndexInfo, headers: Headers = None) -> bool:
+        """Return whether a query has at least ten hits, so that expansion words need not find further documents.
+
+        Args:
+            query: The query of a search, with its filters.
+            info: The description of the index.
+            headers: The HTTP headers of the caller.
+        """
+        body = {"query": query, "size": 0, "track_total_hits": _ENOUGH_HITS}
+
+        def has_enough_hits() -> bool:
+            try:
+                response = self.engine.search(info.name, body, headers=headers).response
+                return bool(response["hits"]["total"]["value"] >= _ENOUGH_HITS)
+            except ResiftError:
+                return True  # the search itself will report the error
+
+        return self._enough.get_or_load((info.name, str(headers), orjson.dumps(query)), has_enough_hits)
 
     def select(self, feedback: Feedback | None, info: IndexInfo, headers: Headers = None) -> dict[str, float]:
         """Select at most 25 expansion words for a query in an index.

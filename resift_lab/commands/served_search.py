@@ -101,14 +101,17 @@ class IndexSearch:
         sample, carried = partial(self._samples.draw, info), info.tuning.carried
         feedback = scoped_feedback(learned, query, sample, carried)
         text = distinctive_words(search.text, len(info.fields), self.idf)
+        clause = question_clause(text, info.fields)
+        words = self._word_selector.select(feedback, info)
         knowledge = replace(
             knowledge_of(info, query, feedback, judged, judged),
             text=text,
-            expansion_words=self._word_selector.select(feedback, info),
+            expansion_words=words,
+            finds_enough=bool(words) and self._word_selector.finds_enough(clause, info),
         )
         options = self._options(search, knowledge)
         size = max(RANKED, options.window_size)
-        body = {"query": question_clause(text, info.fields), "size": size, "_source": False}
+        body = {"query": clause, "size": size, "_source": False}
         rewritten = rewrite(parse(body), knowledge, options).body
         hits = [hit for hit in self._engine.search(info.name, rewritten).hits if hit["_id"] in self._positions]
         positions = np.array([self._positions[hit["_id"]] for hit in hits], np.int64)

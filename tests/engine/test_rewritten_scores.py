@@ -109,15 +109,12 @@ def test_the_order_is_that_of_the_formula(
                 asked = {"index": corpus, "query": QUERY, "session": "a", "alpha": alpha, "widen": widen, "size": COUNT}
                 answer = post(client, "/v1/search", **asked, window=WINDOW)
                 scores = {int(hit["_id"]): hit["_score"] for hit in answer["hits"]["hits"]}
-                # what is added finds documents only if it may, and only by the strongest words
-                found = set(
-                    np.flatnonzero(
-                        own + sum((engine_scores(engine, corpus, word) for word in list(terms)[:5] if widen), 0 * own)
-                    ).tolist()
-                )
-                assert set(scores) == found
-                assert answer["hits"]["total"]["value"] == len(found)
+                # the query finds more than a page by itself, so the words find no further documents
+                assert set(scores) == set(np.flatnonzero(own).tolist())
+                assert answer["hits"]["total"]["value"] == len(scores) > 10
                 expected = (own + words) * factor
+                if marked:
+                    expected[list(map(int, IRRELEVANT))] = 0.001 * own[list(map(int, IRRELEVANT))]
                 for id, score in scores.items():
                     assert score == pytest.approx(expected[id], rel=2e-4), id
                 order = [expected[int(id)] for id in ids(answer)]

@@ -88,7 +88,9 @@ def test_a_search_chooses_the_method_by_which_it_learns(client: FlaskClient, fil
     ext = {"ml_inference": {"session": "a", "feedback": "mask"}}
     rewritten = post(client, "/v1/rewrite", index=filled, body={"query": search["query"], "ext": ext})["body"]
     (stage,) = rewritten["rescore"]  # without a stage of expansion words
-    assert "mask" in stage["query"]["rescore_query"]["script_score"]["script"]["params"]
+    similarity, sinking = stage["query"]["rescore_query"]["bool"]["should"]
+    assert "mask" in similarity["script_score"]["script"]["params"]
+    assert sinking["constant_score"]["filter"] == {"ids": {"values": ["army"]}}
     refused = post(client, "/v1/search", **search, feedback="rocchio", status=400)
     assert refused["error"]["expected"] == "lexical | mask | ridge+lexical"
 
@@ -283,6 +285,46 @@ def test_in_a_session_documents_come_up_that_bm25_never_finds(client: FlaskClien
     assert set(ids(answer)) == {"army", "war"}
     plain = post(client, "/v1/search", index=filled, query=query, session="a", widen=False)
     assert ids(plain) == []
+
+
+@pytest.fixture
+def shop(engine: Engine, index: str, model: Model) -> str:
+    """An index with twelve jackets, three tents, and a watch that is described like the first jacket."""
+    sold = {f"jacket {number}": f"jacket of {cloth}" for number, cloth in enumerate(["fire", "river", "tree"] * 4)}
+    sold |= {"tent 0": "tent fire", "tent 1": "tent river", "tent 2": "tent tree", "watch": "fire watch"}
+    engine.create(index, ["text"], model)
+    vectors = model.encode(list(sold.values()))
+    documents = zip(sold.items(), vectors, strict=True)
+    assert engine.bulk(index, [Document(id, {"text": text}, vector) for (id, text), vector in documents]) == []
+    engine.refresh(index)
+    return index
+
+
+def test_a_first_mark_narrows_a_query_that_finds_enough(client: FlaskClient, shop: str) -> None:
+    post(client, "/v1/feedback", session="a", index=shop, query="jacket", relevant=["jacket 0"])
+    found = post(client, "/v1/search", index=shop, query="jacket", session="a", size=20)
+    assert found["hits"]["total"]["value"] == 12
+    assert set(ids(found)[:4]) == {"jacket 0", "jacket 3", "jacket 6", "jacket 9"}  # those of the same cloth
+    assert "watch" not in ids(found)
+
+
+def test_a_mark_finds_more_for_a_query_that_finds_less_than_a_page(client: FlaskClient, shop: str) -> None:
+    assert len(ids(post(client, "/v1/search", index=shop, query="tent", size=20))) == 3
+    post(client, "/v1/feedback", session="a", index=shop, query="tent", relevant=["tent 0"])
+    found = ids(post(client, "/v1/search", index=shop, query="tent", session="a", size=20))
+    assert found[0] == "tent 0"
+    assert "watch" in found
+
+
+@pytest.mark.parametrize("search", ["jacket", {"match": {"text": "jacket"}}])
+def test_a_hit_that_was_marked_irrelevant_is_the_last(client: FlaskClient, shop: str, search: Any) -> None:
+    first = ids(post(client, "/v1/search", index=shop, query=search, size=20))
+    post(client, "/v1/feedback", session="a", index=shop, query="jacket", irrelevant=first[:1])
+    found = ids(post(client, "/v1/search", index=shop, query=search, session="a", size=20))
+    assert (len(found), found[-1]) == (12, first[0])
+    # withdrawing the mark restores the order
+    post(client, "/v1/feedback", session="a", index=shop, query="jacket", neutral=first[:1])
+    assert ids(post(client, "/v1/search", index=shop, query=search, session="a", size=20)) == first
 
 
 @pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)

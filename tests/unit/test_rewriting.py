@@ -178,20 +178,29 @@ def test_words_are_part_of_the_query_of_a_scroll(slice: dict[str, Any]) -> None:
     assert "rescore" not in with_vectors.body
 
 
-def test_irrelevant_documents_are_demoted_without_vectors() -> None:
-    documents = [JudgedDocument(Judgement("i", "bad", -1.0), VECTOR, "")]
-    feedback = Feedback.learn(np.zeros((0, 3), np.float32), VECTOR[None])
-    known = Knowledge(text="bush fire", fields=FIELDS, judged=("bad",), documents=documents, feedback=feedback)
-    assert known.irrelevant_factor == 0.5
-    bad = {"ids": {"values": ["bad"]}}
+def knowledge_with(grade: float) -> Knowledge:
+    """What is known in a session whose only judgement has a grade below 0."""
+    documents = [JudgedDocument(Judgement("i", "bad", grade), VECTOR, "")]
+    feedback = Feedback.learn(np.zeros((0, 3), np.float32), VECTOR[None], grades=[grade])
+    return Knowledge(text="bush fire", fields=FIELDS, judged=("bad",), documents=documents, feedback=feedback)
+
+
+@pytest.mark.parametrize(("grade", "factor"), [(-1.0, 0.001), (-0.5, 0.001), (-0.25, 0.8)])
+def test_a_document_that_is_marked_irrelevant_sinks_and_a_skipped_one_loses_score(grade: float, factor: float) -> None:
+    known, bad = knowledge_with(grade), {"ids": {"values": ["bad"]}}
     rescored = rewritten({"query": QUERY}, known)
-    assert stages(rescored) == [("multiply", {"constant_score": {"filter": bad, "boost": 0.5}})]
+    fixed = {"constant_score": {"filter": bad, "boost": pytest.approx(factor, rel=1e-6)}}
+    assert stages(rescored) == [("multiply", fixed)]
     for more in ({"collapse": {"field": "n"}}, {"search_after": [1.0], "sort": ["_score", "n"]}):
         (inner,) = rewritten({"query": QUERY, **more}, known).body["query"]["bool"]["must"]
-        assert inner["function_score"]["functions"] == [{"filter": bad, "weight": 0.5}]
-    # with vectors, the similarity does it
-    ((_, similarity),) = stages(rewritten({"query": QUERY}, replace(known, vector=VECTOR)))
-    assert set(similarity) == {"script_score"}
+        assert inner["function_score"]["functions"] == [{"filter": bad, "weight": factor}]
+    # with vectors, the similarity moves a skipped hit down, and no longer counts for a document that sinks
+    ((_, factors),) = stages(rewritten({"query": QUERY}, replace(known, vector=VECTOR)))
+    if grade > -0.5:
+        assert factors["script_score"]["query"] == {"match_all": {}}
+    else:
+        similarity, sinking = factors["bool"]["should"]
+        assert (similarity["script_score"]["query"], sinking) == ({"bool": {"must_not": [bad]}}, fixed)
     # min_score applies to the score of the query itself, which rescoring does not change
     by_score = {"query": QUERY, "min_score": 1}
     assert stages(rewritten(by_score, known)) == stages(rescored)
@@ -227,6 +236,21 @@ def test_a_widened_query_matches_the_strongest_expansion_words() -> None:
     assert asked_words(stages(result)[0]) == list(TERMS)[WIDENING_WORDS:]
     without = rewritten({"query": QUERY}, PLAIN, widen=True)
     assert without.body["query"] == {"bool": {"must": [QUERY], "filter": [NAMED]}}
+
+
+def test_expansion_words_find_no_documents_for_a_query_that_finds_enough() -> None:
+    knowledge = replace(SESSION, unmoved={}, finds_enough=True)
+    found = rewritten({"query": QUERY}, knowledge, widen=True)
+    query = found.body["query"]["bool"]
+    assert (query["must"], query["filter"]) == ([QUERY], [NAMED])
+    assert "minimum_should_match" not in query
+    assert asked_words(query) == list(TERMS)[:WIDENING_WORDS]
+    assert asked_words(stages(found)[0]) == list(TERMS)[WIDENING_WORDS:]
+    # approximate k-NN, which the caller requests, finds documents all the same, but the words do not
+    query = rewritten({"query": QUERY}, knowledge, widen=True, knn=5).body["query"]["bool"]
+    own, nearest = query["must"][0]["bool"]["should"]
+    assert (own, set(nearest)) == (QUERY, {"knn"})
+    assert asked_words(query["should"]) == list(TERMS)[:WIDENING_WORDS]
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def clause_of(result: Rewritten) -> Any:
 
 def without_sinking(clause: Any) -> Any:
     """A clause without what sinks irrelevant documents, which it must have."""
-    functions = [{"filter": {"ids": {"values": ["bad"]}}, "weight": round(SESSION.irrelevant_factor, 4)}]
+    functions = [{"filter": {"ids": {"values": ["bad"]}}, "weight": 0.001}]
     query = clause["function_score"].pop("query")
     assert clause == {"function_score": {"functions": functions, "score_mode": "first"}}
     return query
@@ -453,12 +453,11 @@ def test_irrelevant_documents_are_demoted_without_relevant_documents() -> None:
     )
     only = replace(SESSION, expansion_words={}, judged=("bad",), feedback=feedback, documents=DOCUMENTS[1:])
     text, _ = queries_of(rewritten({"hybrid": {"queries": [TEXT, KNN]}}, only))
-    assert only.irrelevant_factor == 0.5
     assert text["bool"]["must"] == [
         {
             "function_score": {
                 "query": TEXT,
-                "functions": [{"filter": {"ids": {"values": ["bad"]}}, "weight": 0.5}],
+                "functions": [{"filter": {"ids": {"values": ["bad"]}}, "weight": 0.001}],
                 "score_mode": "first",
             }
         }
