@@ -138,13 +138,23 @@ def _named(value: Any, index: str) -> Any:
 
 
 @pytest.mark.parametrize("variant", [PLAIN, WITH_VECTORS])
-def test_totals_and_aggregations_of_texts_stay_unless_widening_is_requested(
-    variant: str, indices: Indices, opensearch_client: OpenSearchClient, three_ways: ThreeWays
+@pytest.mark.parametrize(
+    ("text", "is_widened"),
+    [({"query": "fire"}, False), ({"query": "fire smoke", "operator": "and"}, True)],
+    ids=["seventeen hits", "fewer than ten hits"],
+)
+def test_only_requested_widening_of_a_query_with_few_hits_changes_totals(
+    variant: str,
+    text: dict[str, Any],
+    is_widened: bool,
+    indices: Indices,
+    opensearch_client: OpenSearchClient,
+    three_ways: ThreeWays,
 ) -> None:
     index = indices.name(variant)
-    marks = {"session": f"totals-{uuid.uuid4().hex}", "index": index, "query": "fire", "relevant": ["d1", "d2", "d3"]}
+    marks = {"session": f"totals-{uuid.uuid4().hex}", "index": index, "query": text["query"], "relevant": ["d1", "d2"]}
     assert three_ways.service.post("/v1/feedback", json=marks).status_code == 200
-    body = {"query": {"match": {"text": "fire"}}, "aggs": {"tags": {"terms": {"field": "tag"}}}, "size": COUNT}
+    body = {"query": {"match": {"text": text}}, "aggs": {"tags": {"terms": {"field": "tag"}}}, "size": COUNT}
     totals = []
     for options in ({"session": marks["session"]}, {"session": marks["session"], "widen": True}):
         sent = {"index": index, "body": {**body, "ext": {"ml_inference": options}}}
@@ -153,4 +163,5 @@ def test_totals_and_aggregations_of_texts_stay_unless_widening_is_requested(
         totals.append((answer.total["value"], answer.body["aggregations"]))
     plain = three_ways.send(Search(index, body, {"search_pipeline": "_none"}))
     assert totals[0] == (plain.total["value"], plain.body["aggregations"])
-    assert totals[1][0] > plain.total["value"]
+    assert (totals[1][0] > plain.total["value"]) is is_widened
+    assert (plain.total["value"] < 10) is is_widened
