@@ -324,8 +324,8 @@ class _Rewriter:
         beta = 0.0 if knowledge.vector is None else self._options.beta
         factors = []
         if beta and knowledge.vector is not None:
-            others = [*self._documents(self._unmoved), *(documents for documents, _ in self._score_factors)]
-            scored_documents = bool_clause(must_not=others) if others else None
+            unscored = [*self._documents(self._unmoved), *(documents for documents, _ in self._score_factors)]
+            scored_documents = bool_clause(must_not=unscored) if unscored else None
             vector, mask = knowledge.vector, knowledge.mask
             factors.append(
                 similarity_clause(knowledge.similarity, knowledge.vector_field, vector, mask, beta, scored_documents)
