@@ -14,6 +14,7 @@ import org.opensearch.common.settings.SecureSetting;
 import org.opensearch.common.settings.Setting;
 import org.opensearch.common.settings.Settings;
 import org.opensearch.common.settings.SettingsFilter;
+import org.opensearch.common.unit.TimeValue;
 import org.opensearch.core.common.settings.SecureString;
 import org.opensearch.node.Node;
 import org.opensearch.plugins.ActionPlugin;
@@ -25,11 +26,18 @@ import org.opensearch.rest.RestController;
 import org.opensearch.rest.RestHandler;
 import org.opensearch.search.pipeline.Processor;
 import org.opensearch.search.pipeline.SearchRequestProcessor;
+import org.opensearch.threadpool.ExecutorBuilder;
+import org.opensearch.threadpool.ScalingExecutorBuilder;
 import org.opensearch.threadpool.Scheduler;
 
 /** Registers the search request processor {@code resift}, the section {@code ext.resift}, the API key and the counters. */
 public class ResiftPlugin extends Plugin implements SearchPipelinePlugin, SearchPlugin, ActionPlugin, ReloadablePlugin {
     static final Setting<SecureString> KEY = SecureSetting.secureString("resift.key", null);
+
+    /** The name of the thread pool for calls to the service. Calls must not block the threads that OpenSearch needs for other tasks. */
+    private static final String THREADS = "resift";
+    /** The number of concurrent calls. Further calls wait for a thread, which counts towards their timeout. */
+    private static final int MAX_CALLS = 64;
 
     private final String node;
     private final Path config;
@@ -54,7 +62,7 @@ public class ResiftPlugin extends Plugin implements SearchPipelinePlugin, Search
      */
     Rewriting rewriting(Parameters parameters) {
         if (rewriting == null) {
-            RewriteClient client = new RewriteClient(parameters.genericExecutor::accept, (delay, task) -> {
+            RewriteClient client = new RewriteClient(parameters.client.threadPool().executor(THREADS), (delay, task) -> {
                 Scheduler.ScheduledCancellable timer = parameters.scheduler.apply(delay, task);
                 return timer::cancel;
             }, parameters.namedXContentRegistry);
@@ -76,6 +84,11 @@ public class ResiftPlugin extends Plugin implements SearchPipelinePlugin, Search
     @Override
     public List<Setting<?>> getSettings() {
         return List.of(KEY);
+    }
+
+    @Override
+    public List<ExecutorBuilder<?>> getExecutorBuilders(Settings settings) {
+        return List.of(new ScalingExecutorBuilder(THREADS, 0, MAX_CALLS, TimeValue.timeValueMinutes(1)));
     }
 
     /** Reads the API key from the keystore again, after {@code POST _nodes/reload_secure_settings}. */

@@ -2,9 +2,6 @@
 package resift.opensearch;
 
 import java.io.IOException;
-import java.net.http.HttpClient;
-import java.net.http.HttpRequest;
-import java.net.http.HttpResponse;
 import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
@@ -17,27 +14,26 @@ import org.apache.logging.log4j.Logger;
 import org.opensearch.core.xcontent.NamedXContentRegistry;
 import org.opensearch.search.builder.SearchSourceBuilder;
 
-/** Calls {@code POST /v1/rewrite} without blocking a thread. */
+/** Calls {@code POST /v1/rewrite} in threads of its own. */
 final class RewriteClient {
     private static final Logger logger = LogManager.getLogger(RewriteClient.class);
-    private static final int OK = 200;
 
     /** Runs a task after a delay in milliseconds, and returns a function that cancels it. */
     interface Scheduler {
         Runnable schedule(long delayMillis, Runnable task);
     }
 
-    private final HttpClient http;
+    private final Executor executor;
     private final Scheduler scheduler;
     private final NamedXContentRegistry registry;
 
     /**
-     * @param executor  runs the callbacks, and parses the answers
+     * @param executor  runs the calls, each of which blocks a thread
      * @param scheduler ends calls that take too long
      * @param registry  the parsers for query clauses of this node
      */
     RewriteClient(Executor executor, Scheduler scheduler, NamedXContentRegistry registry) {
-        this.http = Privileged.call(() -> HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).executor(executor).build());
+        this.executor = executor;
         this.scheduler = scheduler;
         this.registry = registry;
     }
@@ -81,46 +77,30 @@ final class RewriteClient {
         CompletableFuture<Optional<SearchSourceBuilder>> answer = new CompletableFuture<>();
         answer.whenComplete((ignored, error) -> record(endpoint, error));
         try {
-            CompletableFuture<HttpResponse<byte[]>> response = send(service, endpoint, body);
+            // The call cannot measure this time itself, because it may have to wait for a thread.
             Runnable cancelTimeout = scheduler.schedule(timeoutMillis, () -> {
-                RewriteException timeout = new RewriteException(Failure.TIMEOUT, endpoint.url() + " did not answer in " + timeoutMillis + " ms");
-                if (answer.completeExceptionally(timeout)) {
-                    response.cancel(true);
+                answer.completeExceptionally(new RewriteException(Failure.TIMEOUT, endpoint.url() + " did not answer in " + timeoutMillis + " ms"));
+            });
+            answer.whenComplete((ignored, error) -> cancelTimeout.run());
+            executor.execute(() -> {
+                try {
+                    if (answer.isDone() == false) {
+                        answer.complete(read(endpoint, Exchange.post(endpoint.rewrite(), service.key().get(), body, timeoutMillis, answer::isDone)));
+                    }
+                } catch (RuntimeException e) {
+                    answer.completeExceptionally(failureOf(e));
                 }
             });
-            response.thenApply(received -> read(endpoint, received)).whenComplete((rewritten, error) -> {
-                cancelTimeout.run();
-                if (error == null) {
-                    answer.complete(rewritten);
-                } else {
-                    answer.completeExceptionally(failureOf(error));
-                }
-            });
-        } catch (RuntimeException e) {
+        } catch (RuntimeException e) { // the node is shutting down
             answer.completeExceptionally(failureOf(e));
         }
         return answer;
     }
 
-    private CompletableFuture<HttpResponse<byte[]>> send(Service service, Endpoint endpoint, byte[] body) {
-        HttpRequest.Builder request = HttpRequest.newBuilder(endpoint.rewrite())
-            .header("Content-Type", "application/json")
-            .POST(HttpRequest.BodyPublishers.ofByteArray(body));
-        String key = service.key().get();
-        if (key != null) {
-            request.header("Authorization", "Bearer " + key);
-        }
-        return Privileged.call(() -> http.sendAsync(request.build(), HttpResponse.BodyHandlers.ofByteArray()));
-    }
-
-    /** Returns the content of a response: the rewritten search body, or nothing if it is unchanged. */
-    private Optional<SearchSourceBuilder> read(Endpoint endpoint, HttpResponse<byte[]> response) {
-        if (response.statusCode() != OK) {
-            Failure failure = Failure.ofStatus(response.statusCode());
-            throw new RewriteException(failure, endpoint.url() + " answered with status " + response.statusCode());
-        }
+    /** Returns the content of an answer: the rewritten search body, or nothing if it is unchanged. */
+    private Optional<SearchSourceBuilder> read(Endpoint endpoint, byte[] json) {
         try {
-            return Answer.read(response.body(), registry);
+            return Answer.read(json, registry);
         } catch (IOException | RuntimeException | StackOverflowError e) {
             throw new RewriteException(Failure.UNREADABLE, "the answer of " + endpoint.url() + ": " + e);
         }
