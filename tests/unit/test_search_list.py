@@ -7,6 +7,7 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from flask.testing import FlaskClient
 from service_app import config as config
@@ -14,6 +15,7 @@ from service_app import post
 
 from resift import Model
 from resift.contracts.documents import Document
+from resift.contracts.search_options import PipelineOptions
 from resift.embedded.engine import SqliteEngine
 from resift.errors import BadInput, ClauseNotAllowed, TextTooLong
 from resift.query.allow_list import check_listed, search_list
@@ -51,6 +53,13 @@ def test_unlisted_clauses_are_refused_with_their_position(clause: dict[str, Any]
     with pytest.raises(ClauseNotAllowed, match=re.escape(place)) as caught:
         check_listed("query", clause)
     assert caught.value.value == place
+
+
+def test_all_options_of_a_rewriting_are_accepted() -> None:
+    listed = search_list()["shapes"]["options"]
+    assert set(listed) == {field.encode_name for field in msgspec.structs.fields(PipelineOptions)}
+    options = {"session": "anna", "feedback": "mask", "without": ["smoke"], "scroll": True}
+    check_listed("query", {"query": MATCH, "ext": {"resift": options}}, "body")
 
 
 @pytest.mark.parametrize("clause", FITTING, ids=str)
