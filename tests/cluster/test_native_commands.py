@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from resift.plugin.operations.attach_searches import SearchAttachment
 from resift.plugin.operations.native_status import native_rows
 
 ROOT = Path(__file__).parents[2]
+KEY = "rsf_" + "1" * 64
 SHELL = """
 exec 2>&1
 export PATH=$PWD/bin:$PATH
@@ -53,56 +54,95 @@ def needed() -> Iterator[Any]:
         pytest.skip(f"{NEEDS} with Resift's plugin: {error}")
 
 
+def assembled_home() -> Path:
+    """Return the folder of the distribution without the plugin."""
+    from node_assembly import assemble, cache_folder, find_java, locked
+    from node_releases import release
+
+    wanted, cache = release(), cache_folder()
+    with locked(cache):
+        return assemble(cache, wanted, find_java(wanted))
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """A distribution of OpenSearch without the plugin, which the test may change.
+
+    Attributes:
+        home: Its folder.
+        version: The version of OpenSearch.
+        variables: The environment variables of its scripts.
+    """
+
+    home: Path
+    version: str
+    variables: dict[str, str]
+
+
 @pytest.fixture
-def without_plugin() -> Iterator[Any]:
-    """Yield a node without the plugin, with the index ``blog``."""
+def distribution() -> Iterator[Distribution]:
+    """Yield a copy of the distribution that the tests assemble."""
+    with needed():
+        from node_assembly import environment, find_java
+        from node_releases import release
+
+        assembled, wanted = assembled_home(), release()
+        java = find_java(wanted)
+    home = assembled.parent / f"commands-{os.getpid()}"
+    shutil.copytree(assembled, home, copy_function=os.link)
+    yield Distribution(home, wanted.version, environment(home, home / "config", java))
+    shutil.rmtree(home)
+
+
+@contextmanager
+def running(home: Path) -> Iterator[str]:
+    """Yield the URL of a node that runs a distribution and has the index ``blog``."""
     with needed() as node:
-        started = node.start(quick=True, heap="768m")
-    with closing(OpenSearchEngine(started.url)) as engine:
-        engine.client.indices.create(index="blog", body={"settings": {"number_of_replicas": 0}})
-        for one, (body, _) in POSTS.items():
-            engine.client.index(index="blog", id=one, body={"body": body}, refresh=True)
-    yield started
-    started.stop()
+        started = node.start(quick=True, heap="768m", home=home)
+    try:
+        with closing(OpenSearchEngine(started.url)) as engine:
+            engine.client.indices.create(index="blog", body={"settings": {"number_of_replicas": 0}})
+            for one, (body, _) in POSTS.items():
+                engine.client.index(index="blog", id=one, body={"body": body}, refresh=True)
+        yield started.url
+    finally:
+        started.stop()
 
 
-def test_four_commands_from_the_archive_to_a_search_that_follows_its_session(without_plugin: Any, here: Path) -> None:
+def test_four_commands_from_the_archive_to_a_search_that_follows_its_session(
+    distribution: Distribution, here: Path
+) -> None:
     from native_plugin import plugin_archive
-    from node_assembly import environment
     from node_releases import NEWEST
 
     with closing(socket.socket()) as taken:
         if not taken.connect_ex(("127.0.0.1", 8080)):
             pytest.skip("needs the port 8080, which is in use")
     section = (ROOT / "docs" / "install.md").read_text("utf-8").partition("Four commands")[2]
-    commands, search = re.findall(r"```\n(.*?)```", section, re.DOTALL)[:2]
+    commands, search, keystore = re.findall(r"```\n(.*?)```", section, re.DOTALL)[:3]
     first, *others = commands.strip().splitlines()
     assert len(others) == 3
-    # the node restarts with the plugin in its own distribution
-    with closing(OpenSearchEngine(without_plugin.url)) as engine:
-        version = engine.client.info()["version"]["number"]
-    launch, archive = without_plugin.how, here / f"resift-{version}.zip"
-    home = launch.home.parent / f"commands-{os.getpid()}"
-    shutil.copytree(launch.home, home, copy_function=os.link)
-    try:
-        shutil.copy(plugin_archive(version), archive)
-        installed = first.partition("#")[0].replace(f"file:///tmp/resift-{NEWEST}.zip", f"file://{archive}")
-        variables = environment(home, home / "config", launch.java)
-        done = subprocess.run(["bash", "-ec", installed], cwd=home, env=variables, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
-        without_plugin.kill()
-        without_plugin.how = replace(launch, home=home)
-        without_plugin.launch()
-        without_plugin.wait()
-        served = "\n".join(others).replace("resift serve &", f"resift serve 2> serve.log &\n{WAIT}")
-        program = here / "bin" / "resift"
-        program.parent.mkdir()
-        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m resift "$@"\n')
-        program.chmod(0o755)
-        script = SHELL + served + REPEATED.format(search=search)
+    archive = here / f"resift-{distribution.version}.zip"
+    shutil.copy(plugin_archive(distribution.version), archive)
+    install = first.partition("#")[0].replace(f"file:///tmp/resift-{NEWEST}.zip", f"file://{archive}")
+    add_key, _reload = keystore.strip().splitlines()  # the node, which starts afterwards, need not reload the keystore
+    done = subprocess.run(
+        ["bash", "-ec", f"{install}\n{add_key}"],
+        cwd=distribution.home,
+        env={**distribution.variables, "RESIFT_API_KEY": KEY},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    served = "\n".join(others).replace("resift serve &", f"resift serve 2> serve.log &\n{WAIT}")
+    program = here / "bin" / "resift"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m resift "$@"\n')
+    program.chmod(0o755)
+    with running(distribution.home) as url:
         done = subprocess.run(
-            ["bash", "-e", "-c", script],
-            env={**os.environ, "OPENSEARCH_URL": without_plugin.url},
+            ["bash", "-e", "-c", SHELL + served + REPEATED.format(search=search)],
+            env={**os.environ, "OPENSEARCH_URL": url, "RESIFT_API_KEY": KEY},
             capture_output=True,
             text=True,
             timeout=300,
@@ -111,16 +151,17 @@ def test_four_commands_from_the_archive_to_a_search_that_follows_its_session(wit
         assert "route       Resift's plugin, which all nodes have" in done.stdout
         hits = json.loads(done.stdout.splitlines()[-1])["hits"]["hits"]
         assert (hits[0]["_id"], hits[0]["matched_queries"]) == ("3", ["resift"])
-    finally:
-        without_plugin.kill()
-        shutil.rmtree(home)
+        # The service requires the key, so the node has read it from its keystore.
+        with closing(OpenSearchEngine(url)) as engine:
+            stats = Cluster(engine).request("GET", "/_plugins/_resift/stats")
+        assert stats["searches"]["failed"]["unauthorized"] == 0
 
 
 @pytest.fixture
 def nodes() -> Iterator[list[Any]]:
-    """Yield two nodes of a cluster with the index ``blog``. Only the first has the plugin."""
+    """Yield two nodes of a cluster with the index ``blog``, both with the plugin."""
     with needed() as node:
-        started = node.start_cluster(2, heap="512m", native=(True, False))
+        started = node.start_cluster(2, heap="512m", native=(True, True))
     with closing(OpenSearchEngine(started[0].url)) as engine:
         engine.client.indices.create(index="blog", body={"settings": {"number_of_replicas": 0}})
         engine.client.index(index="blog", id="1", body={"body": "strike"}, refresh=True)
@@ -154,9 +195,14 @@ def search(url: str) -> None:
 
 def test_the_plugin_must_be_on_all_nodes(nodes: list[Any], here: Path) -> None:
     first, second = nodes
-    url, with_plugin, without = first.url, first.how.home, second.how.home
+    url, without = first.url, assembled_home()
     with closing(OpenSearchEngine(url, timeout=60)) as engine:
         cluster = Cluster(engine)
+        assert "route       Resift's plugin, which all nodes have" in attach(url, "--yes")
+        for one in nodes:
+            search(one.url)
+        # the second node loses the plugin
+        restart(second, without)
         assert NativePlugin.read(cluster).nodes_without == ["node-1"]
         with pytest.raises(
             EngineError, match=r"Processor type \[resift\] is not installed on node|Invalid processor type resift"
@@ -164,12 +210,6 @@ def test_the_plugin_must_be_on_all_nodes(nodes: list[Any], here: Path) -> None:
             SearchAttachment(cluster, "blog").run_native(("http://127.0.0.1:8080",))
         planned = attach(url, "--dry-run")
         assert "route       ml_inference of ML Commons, because these nodes lack Resift's plugin: node-1" in planned
-        restart(second, with_plugin)
-        assert "route       Resift's plugin, which all nodes have" in attach(url, "--yes")
-        for one in nodes:
-            search(one.url)
-        # the second node loses the plugin
-        restart(second, without)
         search(url)
         with pytest.raises(EngineError, match="resift-blog"):
             search(second.url)

@@ -173,6 +173,7 @@ def start(
     quick: bool = False,
     certificates: Certificates | None = None,
     native: bool = False,
+    home: Path | None = None,
 ) -> Node:
     """Start a node, and wait until it is healthy. The distribution is assembled first if it is not in the cache.
 
@@ -185,12 +186,13 @@ def start(
         certificates: Certificates for the security plugin. Only the administrator's certificate gives access, because
             the node has no users. None starts a node without the plugin.
         native: Whether the node has Resift's plugin (``plugin/native``).
+        home: The folder of a distribution that is used instead of the assembled distribution.
 
     Raises:
         NodeUnavailable: If something is missing on this machine, or the node does not start.
     """
     alone = {"discovery.type": "single-node", "http.port": port, "transport.port": 0}
-    return _start([alone], heap, quick, stays, version, certificates, [native])[0]
+    return _start([alone], heap, quick, stays, version, certificates, [native], home)[0]
 
 
 def start_cluster(
@@ -231,6 +233,7 @@ def _start(
     version: str = "",
     certificates: Certificates | None = None,
     native: Sequence[bool] = (False,),
+    own_home: Path | None = None,
 ) -> list[Node]:
     """Start a node with each of these settings, and wait until the nodes are healthy and form a cluster."""
     cache, nodes = cache_folder(), []
@@ -244,7 +247,7 @@ def _start(
         _clear_up(cache)
         for own, has_plugin in zip(settings, native, strict=True):
             run = Path(tempfile.mkdtemp(prefix="run-", dir=cache))
-            folder = extended if has_plugin else home
+            folder = own_home or (extended if has_plugin else home)
             nodes.append(Node(run, os.getpid(), how=Launch(folder, java, own, java_options, certificates, quick)))
             nodes[-1].save()
     try:
