@@ -20,7 +20,7 @@ export function clearHits() {
 }
 
 /**
- * Show the hits of a search. `grades`: key of a document → grade; `learned`: expansion words of the session; `known`: the
+ * Show the hits of a search. `grades`: key of a document → grade; `learned`: words of the session (see sayableFirst()); `known`: the
  * description of the index (GET /v1/indices/{index}).
  */
 export function showHits(found, grades, learned, known, act) {
@@ -58,13 +58,13 @@ function draw(side, found, grades, titleField, act) {
 /** Show how hits moved: arrows in the right column, new ranks in the left column, and pairs of hits to connect by lines. */
 function link({ state, depth, base, right }, grades, learned, vectors) {
   const start = (state.page - 1) * SIZE, session = state.right === "session" && grades.size > 0;
-  const told = learned.filter((word) => !state.without.includes(word) && !state.query.toLowerCase().includes(word.toLowerCase()));
+  const told = learned.map((words) => words.filter((word) => !state.without.includes(word) && !state.query.toLowerCase().includes(word.toLowerCase())));
   const now = new Map(right.hits.hits.map((hit, at) => [keyOf(hit), start + at + 1]));
   const others = new Map(cards("left").map((card) => [keyOf(card.hit), card]));
   linked = [];
   for (const card of cards("right")) {
     const key = keyOf(card.hit), rank = now.get(key), other = others.get(key);
-    if (base && (session || state.compare)) explain(card, { base: base.get(key), rank, depth }, { grade: session ? grades.get(key) ?? 0 : 0, learned: session ? told : [], session, vectors });
+    if (base && (session || state.compare)) explain(card, { base: base.get(key), rank, depth }, { grade: session ? grades.get(key) ?? 0 : 0, learned: session ? told : [[]], session, vectors });
     else explain(card, null);
     if (base && other) linked.push({ from: other, to: card, moved: base.get(key) - rank });
   }
@@ -140,8 +140,8 @@ function fill(card, hit, titleField, rank, grade) {
 }
 
 function pressed(card, grade) {
-  card.yes.setAttribute("aria-pressed", String(grade >= 1));
-  card.no.setAttribute("aria-pressed", String(grade <= -1));
+  card.yes.setAttribute("aria-pressed", grade >= 1);
+  card.no.setAttribute("aria-pressed", grade <= -1);
 }
 
 /** Show how far a card in the right column moved, and why. Shows nothing without `ranks`. */
@@ -152,7 +152,7 @@ function explain(card, ranks, { learned, ...how } = {}) {
   const found = places(ranks), shown = arrow(found);
   card.moved.className = `moved ${shown.kind}`;
   card.moved.replaceChildren(element("span", { "aria-hidden": "true" }, shown.text), element("span", { class: "unseen" }, shown.spoken));
-  const { because } = card.hit.resift, words = shownWords(card, learned);
+  const { because } = card.hit.resift, words = shownWords(card, because ? learned[0] : learned.flat());
   const { text, like, end } = sentence(found, because && { ...because, title: titleOf(because) }, { ...how, words });
   card.why.replaceChildren(text, ...(like ? [element("q", { dir: "auto" }, cut(like, 90)), end] : []));
 }

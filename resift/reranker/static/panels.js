@@ -10,7 +10,7 @@ export function showFacets(counted, filters, toggle) {
   const chosen = new Set(filters.map(({ field, value }) => `${field}:${value}`));
   const row = (field, { value, from, to, count }) => {
     const said = value === undefined ? `[${from ?? ""},${to ?? ""})` : String(value);
-    return element("button", { "aria-pressed": String(chosen.has(`${field}:${said}`)), onclick: () => toggle(field, said) },
+    return element("button", { "aria-pressed": chosen.has(`${field}:${said}`), onclick: () => toggle(field, said) },
       element("span", { dir: "auto" }, cut(shownValue(said), 60)), element("span", { class: "hint" }, count.toLocaleString("en")));
   };
   const groups = Object.entries(counted).map(([field, values]) => [field, values.filter(({ count }) => count)]).filter(([, values]) => values.length > 1);
@@ -23,7 +23,7 @@ export function showFacets(counted, filters, toggle) {
 export function openShelf(open) {
   $("drawer").hidden = !open;
   document.body.classList.toggle("with-drawer", open);
-  $("toggle").setAttribute("aria-expanded", String(open));
+  $("toggle").setAttribute("aria-expanded", open);
 }
 
 /** Show the session's marks and words. `words`: see sayableFirst(). */

@@ -150,7 +150,7 @@ function paintForm() {
 
 function paintCompare() {
   document.body.classList.toggle("comparing", state.compare);
-  $("compare").setAttribute("aria-pressed", String(state.compare));
+  $("compare").setAttribute("aria-pressed", state.compare);
   $("facets").open = roomy.matches && !state.compare;
 }
 
@@ -192,9 +192,10 @@ function paint() {
   $("note").textContent = state.right === "session" && state.left === "hybrid" && !grades.size ? "nothing marked yet, so both are the same" : "";
   $("said").hidden = !reason || (state.right === "bm25" && !right.resift.reranked) || right.resift.outcome === "nothing_to_add";
   $("said").firstElementChild.textContent = `Part of the ranking was left out: ${reason}. `;
-  panels.showShelf(session, sayableFirst(session?.learned), state.without, known, act);
+  const words = sayableFirst(session?.learned);
+  panels.showShelf(session, words, state.without, known, act);
   // Last, since it reads positions: layout is computed only once.
-  if (!none) hits.showHits(shown, grades, session?.learned?.asked ?? [], known, act);
+  if (!none) hits.showHits(shown, grades, words, known, act);
 }
 
 function hideResults() {
@@ -207,7 +208,7 @@ function hideResults() {
 function busy(change) {
   tasks += change;
   $("progress").hidden = !tasks;
-  $("results").setAttribute("aria-busy", String(tasks > 0));
+  $("results").setAttribute("aria-busy", tasks > 0);
   const waits = tasks > 0 && !shown && Boolean(known && state.query);
   document.body.classList.toggle("waiting", waits);
   // Reserves space.
@@ -239,7 +240,7 @@ function turnTo(page) {
   go({ page });
   attempt(async () => {
     await update();
-    scrollTo({ top: 0 });
+    scrollTo(0, 0);
   });
 }
 
