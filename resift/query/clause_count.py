@@ -100,11 +100,11 @@ class ClauseCounter:
         if clause.role is Role.OPAQUE or clause.kind is None:
             return _value_count(clause.raw)
         if clause.kind in TEXT_KINDS:
-            return self._of_text(clause)
+            return self._text_clauses(clause)
         inner = sum(self.clauses(part) for parts in clause.parts.values() for part in parts)
-        return max(1, inner + self._in_options(clause) + self._of_leaf(clause))
+        return max(1, inner + self._option_filter_clauses(clause) + self._leaf_clauses(clause))
 
-    def _of_text(self, clause: Clause) -> int:
+    def _text_clauses(self, clause: Clause) -> int:
         """Return how many clauses OpenSearch counts for a clause that searches for a text, such as ``match``.
 
         Each word of the text is searched in each field. The words of query string syntax, such as operators, are also
@@ -116,7 +116,7 @@ class ClauseCounter:
         per_word = self.fields([] if has_pattern else names)
         return per_word * _term_count(str(clause.kind), text, settings)
 
-    def _in_options(self, clause: Clause) -> int:
+    def _option_filter_clauses(self, clause: Clause) -> int:
         """Return how many clauses OpenSearch counts for the filters in the options of a clause.
 
         Vector clauses, such as ``knn``, and the functions of ``function_score`` have such filters. The parsed query
@@ -130,18 +130,18 @@ class ClauseCounter:
             filters = [function.get("filter") for function in functions if isinstance(function, Mapping)]
         return sum(self.clauses(parse_clause(filter, Role.FILTER)) for filter in filters if filter is not None)
 
-    def _of_leaf(self, clause: Clause) -> int:
+    def _leaf_clauses(self, clause: Clause) -> int:
         """Return how many clauses OpenSearch counts for a query clause, without the clauses inside it.
 
         A compound clause, such as ``bool``, counts as 0. Clauses that search for patterns count as many terms.
         """
         kind, settings = str(clause.kind), clause.settings
         if kind == "term":
-            return max((self._of_value(name) for name in settings if name not in _COMMON_SETTINGS), default=1)
+            return max((self._term_clauses(name) for name in settings if name not in _COMMON_SETTINGS), default=1)
         if kind in _WORD_PATTERN_KINDS:
-            return max((_of_word_pattern(kind, options) for options in settings.values()), default=1)
+            return max((_word_pattern_terms(kind, options) for options in settings.values()), default=1)
         if kind == "exists":
-            return self._of_existence(str(settings.get("field", "")))
+            return self._exists_clauses(str(settings.get("field", "")))
         if kind == SPARSE_KIND:
             return sum(_token_count(options) for options in settings.values())
         if kind == "more_like_this":
@@ -152,7 +152,7 @@ class ClauseCounter:
             return MAX_ENGINE_CLAUSES if "span_multi" in str(clause.raw) else _value_count(settings)
         return 0 if kind in PARTS else _VALUE_CLAUSES if kind in _VALUE_KINDS else 1
 
-    def _of_value(self, name: str) -> int:
+    def _term_clauses(self, name: str) -> int:
         """Return how many clauses OpenSearch counts for a ``term`` clause: 1, or 2 for numbers and dates, for example.
 
         Args:
@@ -162,7 +162,7 @@ class ClauseCounter:
             return _VALUE_CLAUSES
         return max(_field_clauses(types.get(name, "text")) for types in self._mappings)
 
-    def _of_existence(self, name: str) -> int:
+    def _exists_clauses(self, name: str) -> int:
         """Return how many clauses OpenSearch counts for an ``exists`` clause.
 
         Args:
@@ -241,7 +241,7 @@ def _term_count(kind: str, text: str, settings: Mapping[str, Any]) -> int:
     return max(words - misspelt, 0) * per_word + misspelt * expanded
 
 
-def _of_word_pattern(kind: str, options: Any) -> int:
+def _word_pattern_terms(kind: str, options: Any) -> int:
     """Return the maximum number of terms to which OpenSearch expands a clause that contains a pattern of a word.
 
     Args:
