@@ -136,13 +136,35 @@ def lost_defaults(
             another pipeline, it returns the name of the other pipeline. Otherwise, it returns the name unchanged.
     """
     for group in groups:
-        new = group.template.default if group.template else None
-        for added in [(), (new,)] if new else [()]:
-            earlier = common_default([*map(before.get, group.indices), *map(original, added)])
-            later = common_default([*map(after.get, group.indices), *added])
-            if earlier is not None and original(later) != earlier:
-                yield LostDefault(group, earlier, later, bool(added))
-                break
+        lost = _lost_default(group, before, after, original)
+        if lost is None and group.template is not None and group.template.default:
+            lost = _lost_default(group, before, after, original, group.template.default)
+        if lost is not None:
+            yield lost
+
+
+def _lost_default(
+    group: SearchGroup,
+    before: Defaults,
+    after: Defaults,
+    original: Callable[[str | None], str | None],
+    template_default: str | None = None,
+) -> LostDefault | None:
+    """Return the change of a group's default search pipeline, or None if its searches keep their default pipeline.
+
+    Args:
+        group: Indices that are searched together.
+        before: The default pipelines that all indices would have without Resift.
+        after: The default pipelines of all indices with Resift's changes.
+        original: As for :func:`lost_defaults`.
+        template_default: The default pipeline of a new index that the group's template creates. None to check the group
+            without a new index.
+    """
+    default_before = common_default([*map(before.get, group.indices), original(template_default)])
+    default_after = common_default([*map(after.get, group.indices), template_default])
+    if default_before is None or original(default_after) == default_before:
+        return None
+    return LostDefault(group, default_before, default_after, is_later=template_default is not None)
 
 
 def searched_together(groups: Iterable[SearchGroup], indices: Iterable[str], defaults: Defaults) -> set[str]:
