@@ -117,12 +117,12 @@ class Reviews:
         self._quotas.count(self._caller().name, sessions=1, bytes=size_in_bytes([event]))
         return self._opened(log, event, documents)
 
-    def open(self, id: str, anew: bool = False) -> Review:
+    def open(self, id: str, reload: bool = False) -> Review:
         """Open an existing review. Its documents are read from the engine when they are needed.
 
         Args:
             id: The id of the review.
-            anew: Whether to read the documents from the engine again. Otherwise, documents that this process has read
+            reload: Whether to read the documents from the engine again. Otherwise, documents that this process has read
                 before may be reused.
 
         Raises:
@@ -132,7 +132,7 @@ class Reviews:
         event = self._first_event(log)
         with self._lock:
             review = self._open.get(id)
-        if review is None or anew or review.first_event != event:
+        if review is None or reload or review.first_event != event:
             return self._opened(log, event, self._documents(event))
         self._close_others(id)
         return review
