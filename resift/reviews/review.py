@@ -57,6 +57,18 @@ class _Change(NamedTuple):
     earlier: Event | None
 
 
+class _ControlSample(NamedTuple):
+    """A random control sample of unread documents, which shows how many relevant documents are still unread.
+
+    Attributes:
+        documents: The ids of the documents in the sample.
+        unread: The number of unread documents when the sample was drawn.
+    """
+
+    documents: frozenset[str]
+    unread: int
+
+
 class _State:
     """The state of a review, computed from the events in its log.
 
@@ -72,8 +84,7 @@ class _State:
             assignment in Unix seconds.
         last_judged: The time of each author's last judgement in Unix seconds.
         undone: The ids of the documents whose judgement was undone, latest first.
-        samples: For each random control sample, the ids of its documents, and the number of unread documents when the
-            sample was drawn.
+        samples: The random control samples, in the order in which they were drawn.
         history: The judgements of each author that are not undone, in order.
     """
 
@@ -83,7 +94,7 @@ class _State:
         self.assigned: dict[str, tuple[_Author, float]] = {}
         self.last_judged: dict[_Author, float] = {}
         self.undone: dict[str, None] = {}
-        self.samples: list[tuple[frozenset[str], int]] = []
+        self.samples: list[_ControlSample] = []
         self.history: dict[_Author, list[_Change]] = {}
         self._judgements = 0
 
@@ -91,16 +102,13 @@ class _State:
         """Update the state with the next event of the review's log, such as a judgement or an assignment."""
         author = _Author(event["by"], event.get("source", PERSON), event.get("key"))
         if event["kind"] == "judge":
-            self._judge(event, author)
+            self._add_judgement(event, author)
         elif event["kind"] == "undo":
             judge = author._replace(key=event.get("judged_with", author.key))
             if self.history.get(judge):
-                self._undo(event, judge)
+                self._undo_last_judgement(judge, event["at"])
         elif event["kind"] == "give":
-            assigned = event["documents"][: event.get("leased")]
-            self.assigned |= dict.fromkeys(assigned, (author, event["at"]))
-            if event.get("sample"):
-                self.samples.append((frozenset(event["documents"]), event["unread"]))
+            self._assign(event, author)
         elif event["kind"] == "release":
             for document in event["documents"]:
                 self.assigned.pop(document, None)
@@ -120,37 +128,57 @@ class _State:
             if abs(now - max(at, self.last_judged.get(author, at))) < LEASE_SECONDS
         }
 
-    def _judge(self, event: Event, author: _Author) -> None:
+    def _add_judgement(self, event: Event, author: _Author) -> None:
         document = event["document"]
-        decisions = self.decisions.setdefault(document, {})
-        change = _Change(self._judgements, document, decisions.pop(author, None))
-        self.history.setdefault(author, []).append(change)
-        decisions[author] = {**event, "position": self._judgements}
+        decisions = {**self.decisions.get(document, {})}
+        earlier = decisions.pop(author, None)
+        decisions[author] = {**event, "position": self._judgements}  # the last decision is the latest
+        self._set_decisions(document, decisions)
+        self.history.setdefault(author, []).append(_Change(self._judgements, document, earlier))
         self._judgements += 1
         self.last_judged[author] = event["at"]
-        self._update_labels(document)
         if event["source"] == PERSON:  # a model's judgement does not end a person's assignment
             self.assigned.pop(document, None)
             self.undone.pop(document, None)
 
-    def _undo(self, event: Event, author: _Author) -> None:
+    def _undo_last_judgement(self, author: _Author, at: float) -> None:
+        """Restore the author's earlier decision on the document that the author judged last.
+
+        If no other person has judged the document, it is assigned to the author again.
+
+        Args:
+            author: The person or model. At least one judgement of this author is not undone.
+            at: The time of the request to undo it, in Unix seconds.
+        """
         _, document, earlier = self.history[author].pop()
         decisions = {**self.decisions[document]}
         if earlier is None:
             decisions.pop(author, None)
         else:
             decisions[author] = earlier
-        self.decisions[document] = dict(sorted(decisions.items(), key=lambda item: item[1]["position"]))
-        self._update_labels(document)
+        self._set_decisions(document, dict(sorted(decisions.items(), key=lambda item: item[1]["position"])))
         if author.source == PERSON and document not in self.read:
-            self.assigned[document] = (author, event["at"])
+            self.assigned[document] = (author, at)
             self.undone = {document: None, **self.undone}
 
-    def _update_labels(self, document: str) -> None:
+    def _assign(self, event: Event, author: _Author) -> None:
+        assigned = event["documents"][: event.get("leased")]
+        self.assigned |= dict.fromkeys(assigned, (author, event["at"]))
+        if event.get("sample"):
+            self.samples.append(_ControlSample(frozenset(event["documents"]), event["unread"]))
+
+    def _set_decisions(self, document: str, decisions: dict[_Author, Event]) -> None:
+        """Replace the decisions on a document, and update its labels accordingly.
+
+        Args:
+            document: The id of the document.
+            decisions: The decisions by author, the latest decision last.
+        """
+        self.decisions[document] = decisions
         for source, labels in self.labels.items():
-            decisions = [event for event in self.decisions[document].values() if event["source"] == source]
-            if decisions:
-                labels[document] = bool(decisions[-1]["relevant"])
+            events = [event for event in decisions.values() if event["source"] == source]
+            if events:
+                labels[document] = bool(events[-1]["relevant"])
             else:
                 labels.pop(document, None)
 
