@@ -10,8 +10,10 @@ from itertools import islice
 
 import numpy as np
 
+from resift.contracts.engine import Headers
 from resift.feedback.feedback import Feedback
 from resift.query.dsl import MAX_RESULTS, Body, text_clause
+from resift.reviews.documents import ReviewDocuments
 from resift.reviews.ranking import DOCUMENT_OVERHEAD, DocumentSet
 from resift.reviews.stored import StoredSet, readable
 
@@ -24,7 +26,7 @@ _GROWTH = 1.5  # documents are retrieved again when the number of relevant docum
 _VECTORS = 300  # number of the latest judged documents from which the query vector is learned
 
 
-class LargeSet(DocumentSet):
+class LargeSet(ReviewDocuments):
     """A set of documents that is too large for memory. Only part of it is loaded at a time.
 
     The set consists of the documents of an index that a query matches. The engine retrieves up to MAX_LOADED documents
@@ -41,7 +43,6 @@ class LargeSet(DocumentSet):
     """
 
     def __init__(self, stored: StoredSet, topic: Body) -> None:
-        super().__init__((), ())
         self._stored = stored
         self._topic = topic
         self._loaded = DocumentSet((), ())
@@ -62,31 +63,22 @@ class LargeSet(DocumentSet):
         return self._stored.existing(ids)
 
     def draw(self, count: int, excluded: Collection[str]) -> tuple[list[str], int]:
-        """Draw random documents from the whole set, including documents that are not loaded.
-
-        Args:
-            count: The number of documents to draw. Fewer are drawn if fewer are available.
-            excluded: The ids of the documents that must not be drawn.
-
-        Returns:
-            The ids of the drawn documents, and the number of documents that could be drawn.
-        """
+        """Draw random documents from the whole set, including documents that are not loaded."""
         return self._stored.draw(count, excluded)
 
     def text(self, id: str) -> str:
         """Return the text of a document, or "" if it does not exist. Texts that are not loaded come from the engine."""
         return self._loaded.text(id) if id in self._loaded.places else dict(self._stored.scan(ids=[id])).get(id, "")
 
+    def texts(self, ids: Sequence[str], headers: Headers = None) -> dict[str, str]:
+        """Return the current texts of documents in the engine, by id."""
+        return self._stored.texts(ids, headers)
+
     def ranked(self, labels: Mapping[str, bool], read: Collection[str] = ()) -> list[str]:
         """Return the ids of the loaded documents that nobody has read yet, most likely relevant first.
 
         The loaded documents are first replaced with other documents if too few of them are unread, if a relevant
         document is not loaded, or if the number of relevant documents has grown much since they were loaded.
-
-        Args:
-            labels: The judgements to learn from, with True for relevant documents.
-            read: The ids of the documents to leave out because they have been read. ``labels`` can contain further
-                documents, such as documents that only a model has judged.
         """
         unread = sum(id not in read for id in self._loaded.ids)
         relevant = {id for id, label in labels.items() if label}
@@ -99,13 +91,7 @@ class LargeSet(DocumentSet):
         return self._loaded.ranked(labels, read)
 
     def reasons(self, id: str, labels: Mapping[str, bool], count: int) -> list[str]:
-        """Return the words that contribute most to the rank of a document, largest contribution first.
-
-        Args:
-            id: The id of the document.
-            labels: The judged documents, with True for relevant documents.
-            count: The maximum number of words.
-        """
+        """Return the words and pairs of words that contribute most to the score of a loaded document."""
         return self._loaded.reasons(id, labels, count)
 
     def _retrieve(self, labels: Mapping[str, bool]) -> DocumentSet:

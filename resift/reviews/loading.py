@@ -11,6 +11,7 @@ from itertools import islice
 from resift.contracts.engine import Headers
 from resift.errors import AmbiguousDocument, BadInput, DeadlineExceeded, EngineError
 from resift.query.dsl import text_clause
+from resift.reviews.documents import ReviewDocuments
 from resift.reviews.large import MAX_TEXT, LargeSet
 from resift.reviews.ranking import DOCUMENT_OVERHEAD, DocumentSet
 from resift.reviews.stored import StoredSet
@@ -21,7 +22,7 @@ _UNKNOWN_FIELDS = 50  # assumed number of text fields, if they are unknown
 _FIRST = 1000  # number of hits for the topic that are ranked first, until a document has been judged relevant
 
 
-class LazySet(DocumentSet):
+class LazySet(ReviewDocuments):
     """The documents of a review, whose texts are loaded only when the documents are first ranked.
 
     Before that, the engine counts the documents, looks them up and draws random documents.
@@ -40,13 +41,12 @@ class LazySet(DocumentSet):
         max_seconds: float = math.inf,
         on_load: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__((), ())
         self._stored = stored
         self._topic = topic
         self._max_seconds = max_seconds
         self._on_load = on_load
         self._lock = threading.Lock()
-        self._loaded: DocumentSet | None = None
+        self._loaded: ReviewDocuments | None = None
 
     @property
     def total(self) -> int:
@@ -63,15 +63,7 @@ class LazySet(DocumentSet):
         return (self._loaded or self._stored).existing(ids)
 
     def draw(self, count: int, excluded: Collection[str]) -> tuple[list[str], int]:
-        """Draw random documents without replacement. The documents need not be loaded.
-
-        Args:
-            count: The number of documents to draw. Fewer are drawn if fewer are available.
-            excluded: The ids of the documents that must not be drawn.
-
-        Returns:
-            The ids of the drawn documents, and the number of documents that could be drawn.
-        """
+        """Draw random documents without replacement. The documents need not be loaded."""
         return (self._loaded or self._stored).draw(count, excluded)
 
     def text(self, id: str) -> str:
@@ -82,10 +74,6 @@ class LazySet(DocumentSet):
         """Return the current texts of documents in the engine by id.
 
         Documents that do not exist any more, or that the caller may not read, are left out.
-
-        Args:
-            ids: The ids of the documents.
-            headers: The caller's HTTP headers, which are passed on to the engine.
         """
         return self._stored.texts(ids, headers)
 
@@ -93,30 +81,16 @@ class LazySet(DocumentSet):
         """Return the ids of the documents that nobody has read yet, most likely relevant first.
 
         The documents are loaded first, if they are not loaded yet.
-
-        Args:
-            labels: The judged documents, with True for relevant documents.
-            read: The ids of the documents that have been read.
         """
         ranked = self.load().ranked(labels, read)
         self._on_load()  # a large set may have loaded other documents
         return ranked
 
     def reasons(self, id: str, labels: Mapping[str, bool], count: int) -> list[str]:
-        """Return the words and pairs of words that contribute most to the score of a document.
-
-        Args:
-            id: The id of the document.
-            labels: The judged documents, with True for relevant documents.
-            count: The maximum number of words and pairs of words.
-
-        Returns:
-            The words and pairs of words, largest contribution first. Empty if no document has been judged relevant, or
-            if the document is not in this set.
-        """
+        """Return the words and pairs of words that contribute most to the score of a document."""
         return self.load().reasons(id, labels, count)
 
-    def load(self) -> DocumentSet:
+    def load(self) -> ReviewDocuments:
         """Return the documents with their texts, which are loaded from the engine by the first call.
 
         Raises:
@@ -137,7 +111,7 @@ class LazySet(DocumentSet):
         self._on_load()
         return loaded
 
-    def _read(self) -> DocumentSet:
+    def _read(self) -> ReviewDocuments:
         stored, index, searched = self._stored, self._stored.index, self._stored.fields
         clause = text_clause(_shortened(self._topic, len(searched)), searched or ["*"]) if self._topic else None
         texts: dict[str, str] = {}

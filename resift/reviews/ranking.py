@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from resift.contracts.engine import Headers
 from resift.errors import needs_extra
 from resift.porter import stem
+from resift.reviews.documents import ReviewDocuments
 
 # Smoothing, and the weight of all relevant documents in relation to all others. The values are those of asreview 2's
 # model ELAS u3, which were tuned on the SYNERGY collection.
@@ -47,8 +48,8 @@ _WORD = re.compile(r"\w\w")  # scikit-learn's definition of a word; it fails if 
 DOCUMENT_OVERHEAD, _BYTES_PER_CHARACTER = 100, 32
 
 
-class DocumentSet:
-    """The documents of a review, ranked by how likely they are relevant.
+class DocumentSet(ReviewDocuments):
+    """Documents of a review whose texts are in memory.
 
     Args:
         ids: The ids of the documents.
@@ -86,63 +87,28 @@ class DocumentSet:
         return {id for id in ids if id in self.places}
 
     def draw(self, count: int, excluded: Collection[str]) -> tuple[list[str], int]:
-        """Draw random documents without replacement.
-
-        Args:
-            count: The number of documents to draw. Fewer are drawn if fewer are available.
-            excluded: The ids of the documents that must not be drawn.
-
-        Returns:
-            The ids of the drawn documents, and the number of documents that could be drawn.
-        """
+        """Draw random documents without replacement."""
         available = [id for id in self.ids if id not in excluded]
         picked = np.random.default_rng().choice(len(available), min(count, len(available)), replace=False)
         return [available[place] for place in picked], len(available)
 
     def text(self, id: str) -> str:
-        """Return the text of a document, one field per line, or "" if the document is not in this set.
-
-        Args:
-            id: The id of the document.
-        """
+        """Return the text of a document, one field per line, or "" if the document is not in this set."""
         return self._texts[self.places[id]] if id in self.places else ""
 
     def texts(self, ids: Sequence[str], headers: Headers = None) -> dict[str, str]:
-        """Return the texts of documents, by id. Documents that do not belong to this set are left out.
-
-        Args:
-            ids: The ids of the documents.
-            headers: The caller's HTTP headers. A subclass that reads texts from the engine leaves out documents that
-                the caller may not read.
-        """
+        """Return the texts of documents, by id. Documents that do not belong to this set are left out."""
         return {id: self.text(id) for id in ids if id in self.places}
 
     def ranked(self, labels: Mapping[str, bool], read: Collection[str] = ()) -> list[str]:
-        """Return the ids of the documents that nobody has read yet, most likely relevant first.
-
-        Until a document has been judged relevant, the hits of a search for the topic of the review come first.
-
-        Args:
-            labels: The judged documents, with True for relevant documents.
-            read: The ids of the documents that have been read.
-        """
+        """Return the ids of the documents that nobody has read yet, most likely relevant first."""
         known = ({id: label for id, label in labels.items() if id in self.places}, frozenset(read))
         if self._cached_ranking is None or self._cached_ranking[0] != known:
             self._cached_ranking = (known, self._order(*known))
         return self._cached_ranking[1]
 
     def reasons(self, id: str, labels: Mapping[str, bool], count: int) -> list[str]:
-        """Return the words and pairs of words that contribute most to the score of a document.
-
-        Args:
-            id: The id of the document.
-            labels: The judged documents, with True for relevant documents.
-            count: The maximum number of words and pairs of words.
-
-        Returns:
-            The words and pairs of words, largest contribution first. Empty if no document has been judged relevant, or
-            if the document is not in this set.
-        """
+        """Return the words and pairs of words that contribute most to the score of a document."""
         known = {judged: label for judged, label in labels.items() if judged in self.places}
         if id not in self.places or not self._can_learn(known):
             return []

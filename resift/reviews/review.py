@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from resift.contracts.engine import Headers
 from resift.errors import BadInput, NotFound
+from resift.reviews.documents import ReviewDocuments
 from resift.reviews.export import qrels, ris, table
 from resift.reviews.log import Event, ReviewLog, size_in_bytes
-from resift.reviews.ranking import DocumentSet
 from resift.reviews.stopping import TARGET, Progress, progress, relevant_interval
 from resift.sessions.quotas import Quotas
 from resift.sessions.sessions import SessionCaller
@@ -216,7 +216,7 @@ class Review:
     def __init__(
         self,
         log: ReviewLog,
-        documents: DocumentSet,
+        documents: ReviewDocuments,
         first_event: Event,
         clock: Callable[[], float] = time.time,
         caller: Callable[[], SessionCaller] = SessionCaller,

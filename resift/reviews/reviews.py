@@ -107,7 +107,7 @@ class Reviews:
         event |= stored_settings
         documents = self._documents(event)
         loaded = documents.load()
-        if type(loaded) is DocumentSet and not any(map(loaded.text, loaded.ids)):
+        if isinstance(loaded, DocumentSet) and not any(map(loaded.text, loaded.ids)):
             message = f"no document with text to review in {index!r}"
             expected = "a query and fields that match documents with text"
             raise BadInput(message, value=settings.query, expected=expected)
