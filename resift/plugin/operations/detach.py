@@ -23,7 +23,7 @@ from resift.plugin.cluster.index_pipelines import (
     update_pipelines,
 )
 from resift.plugin.cluster.index_record import IndexRecord
-from resift.plugin.cluster.pipeline_uses import refuse_if_used, uses_of
+from resift.plugin.cluster.pipeline_uses import PipelineUse, refuse_if_used, uses_of
 from resift.plugin.cluster.search_pipelines import find_rewriters, pipeline_name
 from resift.plugin.cluster.target_index import FINAL_PIPELINE_SETTING, Target, find_targets, settings_of
 from resift.plugin.opensearch.engine import OpenSearchEngine
@@ -143,20 +143,18 @@ class _IndexDetachment:
         self.settings = {FINAL_PIPELINE_SETTING: None} if self.removes_all and target.is_encoded else {}
         if self.removes_all:
             uses = uses_of(cluster, {pipeline_name(target.name)}, "ingest pipeline")
-            other_uses = [use for use in uses if not self._removes_use(use.kind, use.name, use.setting)]
+            other_uses = [use for use in uses if not self._removes(use)]
             refuse_if_used(other_uses, ", if it is a clone")
 
-    def _removes_use(self, kind: str, name: str, setting: str) -> bool:
-        """Return whether detaching the index also stops a resource from using the ingest pipeline of the index.
+    def _removes(self, use: PipelineUse) -> bool:
+        """Return whether detaching the index also ends a use of the ingest pipeline of the index.
 
-        True only if the resource is the index itself, and detaching resets the setting that names the pipeline.
+        True only if the index itself uses the pipeline, and detaching resets the setting that names the pipeline.
 
         Args:
-            kind: The kind of the resource that uses the pipeline, such as "index" or "index template".
-            name: The name of the resource.
-            setting: The setting of the resource that names the pipeline, such as ``index.final_pipeline``.
+            use: The place where the ingest pipeline is used.
         """
-        return (kind, name) == ("index", self.target.name) and setting in self.settings
+        return (use.kind, use.name) == ("index", self.target.name) and use.setting in self.settings
 
     def to_dict(self) -> dict[str, Any]:
         """Return the planned change of the index as a JSON object."""
