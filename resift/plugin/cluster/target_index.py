@@ -78,7 +78,7 @@ class Target:
         return f"/{quote(self.name, safe='')}"
 
     def entry(
-        self, model: ModelDescription, fields: Sequence[str], own_field: str | None = None, graph: bool = False
+        self, model: ModelDescription, fields: Sequence[str], own_field: str | None = None, needs_hnsw: bool = False
     ) -> IndexInfo:
         """Return the description of a model's vectors in this index, or a new description if there are no such vectors.
 
@@ -86,24 +86,25 @@ class Target:
             model: The embedding model.
             fields: The names of the text fields to encode. Empty if the index already has vectors of the model.
             own_field: The name of a field that the user created, and that already contains the model's vectors.
-            graph: Whether the vectors need an HNSW index. If Resift has written vectors without an HNSW index although
-                one is needed, or the other way round, a new description is returned, because they must be replaced.
+            needs_hnsw: Whether the vectors need an HNSW index. If Resift has written vectors without an HNSW index
+                although they need one, or the other way round, a new description is returned, because they must be
+                replaced.
 
         Raises:
             BadInput: If the index has vectors of the model in another field than ``own_field``, or for other text
-                fields than ``fields``. Also if ``own_field`` cannot contain the model's vectors, or if ``graph`` is
-                True but ``index.knn`` is not set.
+                fields than ``fields``. Also if ``own_field`` cannot contain the model's vectors, or if ``needs_hnsw``
+                is True but ``index.knn`` is not set.
         """
-        existing = self.find_entry(model, graph)
+        existing = self.find_entry(model, needs_hnsw)
         if own_field is not None:
             self._check_own_field(own_field, model)
-        if graph and not self.has_hnsw:
+        if needs_hnsw and not self.has_hnsw:
             message = f"index {self.name!r} cannot have an HNSW index: index.knn is not set, and cannot be changed"
             expected = "no --graph, or a new index with index.knn and the same documents (docs/graph.md)"
             raise BadInput(message, value=self.name, expected=expected)
         if existing is None:
-            new = IndexInfo.from_model(model, fields, self.name, own_field or self._free_field(model, graph))
-            return replace(new, has_hnsw=graph or (own_field is not None and self.has_hnsw))
+            new = IndexInfo.from_model(model, fields, self.name, own_field or self._free_field(model, needs_hnsw))
+            return replace(new, has_hnsw=needs_hnsw or (own_field is not None and self.has_hnsw))
         if own_field not in (None, existing.vector_field):
             message = f"index {self.name!r} has vectors of this model in {existing.vector_field!r}"
             raise BadInput(message, value=own_field, expected=f"that field, or resift detach {self.name} first")
@@ -113,7 +114,7 @@ class Target:
             raise BadInput(message, value=list(fields), expected=f"no --fields, or resift detach {self.name} first")
         return existing
 
-    def find_entry(self, model: ModelDescription, graph: bool) -> IndexInfo | None:
+    def find_entry(self, model: ModelDescription, needs_hnsw: bool) -> IndexInfo | None:
         """Find vectors of a model in the index that can be used instead of writing new vectors.
 
         Vectors that ``resift attach`` has written are used only if they are stored as requested, with or without an
@@ -122,7 +123,7 @@ class Target:
 
         Args:
             model: The embedding model.
-            graph: Whether the vectors need an HNSW index.
+            needs_hnsw: Whether the vectors need an HNSW index.
 
         Returns:
             The description of the vectors, or None if there are no suitable vectors.
@@ -132,7 +133,7 @@ class Target:
                 continue
             # Only vectors in a field that resift attach has added can be replaced.
             is_replaceable = is_ours(entry.vector_field) and self.record.is_attached(entry)
-            if not is_replaceable or is_compact(entry.vector_field) != graph:
+            if not is_replaceable or is_compact(entry.vector_field) != needs_hnsw:
                 return entry
         return None
 
@@ -143,18 +144,18 @@ class Target:
             expected = f"a knn_vector field of the index's own with {model.dim} dimensions"
             raise BadInput(f"{field!r} is {actual} in index {self.name!r}", value=field, expected=expected)
 
-    def _free_field(self, model: ModelDescription, graph: bool) -> str:
+    def _free_field(self, model: ModelDescription, needs_hnsw: bool) -> str:
         """Choose a field for the vectors of a model. Fields that are used for the vectors of another model are avoided.
 
         Args:
             model: The embedding model.
-            graph: Whether the vectors need an HNSW index.
+            needs_hnsw: Whether the vectors need an HNSW index.
 
         Returns:
             The name of the field. This is Resift's usual vector field, such as ``resift_vector``, if it is free.
             Otherwise, digits of the model's hash are appended to this name.
         """
-        common_field = VECTOR_FIELD if graph else COMPACT_FIELD
+        common_field = VECTOR_FIELD if needs_hnsw else COMPACT_FIELD
         desired = _vector_mapping(common_field, model)
         model_field = f"{common_field}_{model.hash[:_HASH_DIGITS]}"
         properties = self.mapping.get("properties", {})
