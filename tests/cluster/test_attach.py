@@ -124,20 +124,20 @@ def test_simultaneous_attaching_loses_no_record(
 ) -> None:
     before = shop.mapping()
     (first,), (second,) = (find_targets(shop.cluster, shop.name) for _ in range(2))
-    mine, theirs = first.entry(own[0], FIELDS), second.entry(other[0], FIELDS)
-    first = first.begin(mine, own[0])
+    mine, theirs = first.describe_vectors(own[0], FIELDS), second.describe_vectors(other[0], FIELDS)
+    first = first.start_writing(mine, own[0])
     with pytest.raises(
         BadInput, match=r"another process has written vectors of model .* to resift_vector_int8 of"
     ) as refused:
-        second.begin(theirs, other[0])
+        second.start_writing(theirs, other[0])
     assert refused.value.expected == "the same command again"
     theirs = replace(theirs, vector_field=f"resift_vector_int8_{other[0].hash[:8]}")
-    second.begin(theirs, other[0])
-    first.switch(mine)
+    second.start_writing(theirs, other[0])
+    first.use_in_searches(mine)
     (found,) = find_targets(shop.cluster, shop.name)
     assert (found.record.current, found.record.filling) == (mine, theirs)
-    second.switch(theirs)
-    assert [entry.model for entry in find_targets(shop.cluster, shop.name)[0].record.ready] == [
+    second.use_in_searches(theirs)
+    assert [info.model for info in find_targets(shop.cluster, shop.name)[0].record.ready] == [
         other[0].hash,
         own[0].hash,
     ]
@@ -156,10 +156,10 @@ def test_an_index_with_replaced_meta_can_be_detached(shop: Index, own: tuple[Mod
     assert (shop.documents(), shop.mapping()["_meta"]) == (documents, {"owner": "shop"})
     # a client replaces _meta while the vectors are being written
     (target,) = find_targets(shop.cluster, shop.name)
-    entry = target.entry(own[0], FIELDS)
-    target = target.begin(entry, own[0])
+    info = target.describe_vectors(own[0], FIELDS)
+    target = target.start_writing(info, own[0])
     shop.cluster.request("PUT", f"/{shop.name}/_mapping", {"_meta": {"owner": "shop"}})
-    assert target.switch(entry).record.added == (entry.vector_field,)
+    assert target.use_in_searches(info).record.added == (info.vector_field,)
     run("attach", shop.name, opensearch_url, "--model", own[1])
     run("detach", shop.name, opensearch_url)
     assert (shop.documents(), shop.mapping()["_meta"]) == (documents, {"owner": "shop"})
@@ -169,11 +169,11 @@ def test_an_index_with_replaced_meta_can_be_detached(shop: Index, own: tuple[Mod
 def attach_as_before(index: Index, model: Model) -> None:
     """Attach an index as earlier versions did, with vectors of floats in a field without an HNSW index."""
     (target,) = find_targets(index.cluster, index.name)
-    entry = replace(IndexInfo.from_model(model, FIELDS, index.name), has_hnsw=False)
-    floats = {entry.vector_field: {"type": "knn_vector", "dimension": model.dim}}
-    target = target.change_record(lambda record: record.with_filling(entry), floats)
-    write_vectors(index.engine, model, entry, Stop(), lambda done: None)
-    target.switch(entry)
+    info = replace(IndexInfo.from_model(model, FIELDS, index.name), has_hnsw=False)
+    floats = {info.vector_field: {"type": "knn_vector", "dimension": model.dim}}
+    target = target.change_record(lambda record: record.with_filling(info), floats)
+    write_vectors(index.engine, model, info, Stop(), lambda done: None)
+    target.use_in_searches(info)
 
 
 def scores(index: Index, model: Model) -> dict[str, float]:

@@ -103,19 +103,19 @@ class IndexPipelines:
             The pipeline, or None if no installation in the cluster has a model of the index.
         """
         encoders = []
-        for entry in record.encoded:
+        for info in record.encoded:
             for name, installation in self._installed.items():
-                if installation.model.hash == entry.model and (model_id := self._model_id(name, "query")):
+                if installation.model.hash == info.model and (model_id := self._model_id(name, "query")):
                     encoders.append(
                         {
                             "name": name,
                             "version": __version__,
-                            "model": entry.model,
+                            "model": info.model,
                             "query_id": model_id,
-                            "fields": list(entry.fields),
-                            "bags": entry.bags,
-                            "batch_size": batch_size(entry.bags),
-                            "vector_field": entry.vector_field,
+                            "fields": list(info.fields),
+                            "bags": info.bags,
+                            "batch_size": batch_size(info.bags),
+                            "vector_field": info.vector_field,
                         }
                     )
                     break
@@ -149,7 +149,7 @@ class IndexPipelines:
         for record in index_records.values():
             if record.index in served or record.index in RESERVED_NAMES:
                 continue
-            if model in [entry.model for entry in record.ready]:
+            if model in [info.model for info in record.ready]:
                 pipeline, rewriter = pipeline_name(record.index), Rewriter(name, record.index, model)
                 pipelines.append(SearchPipeline(self.cluster, pipeline, rewriter, model_id, current.get(pipeline)))
         return pipelines

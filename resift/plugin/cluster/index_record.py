@@ -93,7 +93,7 @@ class IndexRecord:
 
         Vectors in a field that the user created are left out, because the user updates them.
         """
-        return tuple(entry for entry in self.known if is_ours(entry.vector_field))
+        return tuple(info for info in self.known if is_ours(info.vector_field))
 
     def find(self, model: str) -> IndexInfo | None:
         """Return the description of the vectors that a model has written to the index, or None if there are none.
@@ -101,78 +101,78 @@ class IndexRecord:
         Args:
             model: The hash of the model.
         """
-        return next((entry for entry in self.known if entry.model == model), None)
+        return next((info for info in self.known if info.model == model), None)
 
-    def superseded_by(self, entry: IndexInfo) -> list[IndexInfo]:
+    def superseded_by(self, info: IndexInfo) -> list[IndexInfo]:
         """Return the descriptions of the old vectors that become superfluous when all documents have a new vector.
 
         These are the vectors of the same model in other fields, if ``resift attach`` has added these fields. The result
         is empty if the new vectors are in a field that the user created, because such vectors replace nothing.
 
         Args:
-            entry: The description of the new vectors: their model, text fields and vector field.
+            info: The description of the new vectors: their model, text fields and vector field.
         """
-        if not is_ours(entry.vector_field):
+        if not is_ours(info.vector_field):
             return []
-        same_model = [other for other in self.ready if other.model == entry.model]
+        same_model = [other for other in self.ready if other.model == info.model]
         return [
             other
             for other in same_model
-            if other.vector_field != entry.vector_field and other.vector_field in self.added
+            if other.vector_field != info.vector_field and other.vector_field in self.added
         ]
 
-    def is_attached(self, entry: IndexInfo) -> bool:
+    def is_attached(self, info: IndexInfo) -> bool:
         """Return whether a set of vectors came to the index by ``resift attach``.
 
         This includes vectors in a field that the user created. If the result is False, Resift created the index
         together with these vectors, so ``resift detach`` must not remove them.
 
         Args:
-            entry: The description of the vectors: their model, text fields and vector field.
+            info: The description of the vectors: their model, text fields and vector field.
         """
-        return entry.vector_field in self.added or not is_ours(entry.vector_field)
+        return info.vector_field in self.added or not is_ours(info.vector_field)
 
-    def with_filling(self, entry: IndexInfo) -> IndexRecord:
+    def with_filling(self, info: IndexInfo) -> IndexRecord:
         """Return a copy of the record in which the described vectors are marked as incomplete.
 
         Use this method when you start to write the vectors.
 
         Args:
-            entry: The description of the vectors: their model, text fields and vector field.
+            info: The description of the vectors: their model, text fields and vector field.
         """
-        fields = dict.fromkeys([*self.added, *([entry.vector_field] if is_ours(entry.vector_field) else [])])
-        return replace(self, filling=entry, added=tuple(fields), attached=True)
+        fields = dict.fromkeys([*self.added, *([info.vector_field] if is_ours(info.vector_field) else [])])
+        return replace(self, filling=info, added=tuple(fields), attached=True)
 
-    def with_current(self, entry: IndexInfo) -> IndexRecord:
+    def with_current(self, info: IndexInfo) -> IndexRecord:
         """Return a copy of the record in which searches use the described vectors.
 
         Args:
-            entry: The description of the vectors. The vectors must be complete, that is, written for all documents.
+            info: The description of the vectors. The vectors must be complete, that is, written for all documents.
         """
-        key = (entry.model, entry.vector_field)
+        key = (info.model, info.vector_field)
         other_models = tuple(other for other in self.ready if (other.model, other.vector_field) != key)
-        filling = None if self.filling and self.filling.model == entry.model else self.filling
+        filling = None if self.filling and self.filling.model == info.model else self.filling
         # A client may have replaced _meta while the vectors were written, so the record may lack them.
-        record = self if entry in self.ready else self.with_filling(entry)
-        return replace(record, current=entry, other_models=other_models, filling=filling, attached=True)
+        record = self if info in self.ready else self.with_filling(info)
+        return replace(record, current=info, other_models=other_models, filling=filling, attached=True)
 
-    def without(self, entries: Collection[IndexInfo]) -> IndexRecord:
+    def without(self, removed: Collection[IndexInfo]) -> IndexRecord:
         """Return a copy of the record from which some vectors are removed.
 
         If the copy contains no other vectors in a field that ``resift attach`` added, the field becomes one of the
         :attr:`unused_fields`.
 
         Args:
-            entries: The descriptions of the vectors to remove.
+            removed: The descriptions of the vectors to remove.
         """
-        remaining = tuple(entry for entry in self.ready if entry not in entries)
-        filling = None if self.filling in entries else self.filling
+        remaining = tuple(info for info in self.ready if info not in removed)
+        filling = None if self.filling in removed else self.filling
         return replace(self, current=next(iter(remaining), None), other_models=remaining[1:], filling=filling)
 
     @property
     def unused_fields(self) -> tuple[str, ...]:
         """The names of vector fields that ``resift attach`` has added to the index, but that are no longer in use."""
-        used = {entry.vector_field for entry in self.encoded}
+        used = {info.vector_field for info in self.encoded}
         return tuple(name for name in self.added if name not in used)
 
     def without_unused_fields(self) -> IndexRecord:
@@ -194,7 +194,7 @@ class IndexRecord:
         """
         resift_meta: dict[str, Any] = self.current.to_meta() if self.current else {}
         if self.other_models:
-            resift_meta["others"] = [entry.to_meta() for entry in self.other_models]
+            resift_meta["others"] = [info.to_meta() for info in self.other_models]
         if self.attached:
             resift_meta["attached"] = {"fields": list(self.added)}
             if self.filling:

@@ -77,7 +77,7 @@ class Target:
         """The path of the index in requests."""
         return f"/{quote(self.name, safe='')}"
 
-    def entry(
+    def describe_vectors(
         self, model: ModelDescription, fields: Sequence[str], own_field: str | None = None, needs_hnsw: bool = False
     ) -> IndexInfo:
         """Return the description of a model's vectors in this index, or a new description if there are no such vectors.
@@ -95,7 +95,7 @@ class Target:
                 fields than ``fields``. Also if ``own_field`` cannot contain the model's vectors, or if ``needs_hnsw``
                 is True but ``index.knn`` is not set.
         """
-        existing = self.find_entry(model, needs_hnsw)
+        existing = self.find_vectors(model, needs_hnsw)
         if own_field is not None:
             self._check_own_field(own_field, model)
         if needs_hnsw and not self.has_hnsw:
@@ -114,7 +114,7 @@ class Target:
             raise BadInput(message, value=list(fields), expected=f"no --fields, or resift detach {self.name} first")
         return existing
 
-    def find_entry(self, model: ModelDescription, needs_hnsw: bool) -> IndexInfo | None:
+    def find_vectors(self, model: ModelDescription, needs_hnsw: bool) -> IndexInfo | None:
         """Find vectors of a model in the index that can be used instead of writing new vectors.
 
         Vectors that ``resift attach`` has written are used only if they are stored as requested, with or without an
@@ -128,13 +128,13 @@ class Target:
         Returns:
             The description of the vectors, or None if there are no suitable vectors.
         """
-        for entry in self.record.known:
-            if entry.model != model.hash:
+        for info in self.record.known:
+            if info.model != model.hash:
                 continue
             # Only vectors in a field that resift attach has added can be replaced.
-            is_replaceable = is_ours(entry.vector_field) and self.record.is_attached(entry)
-            if not is_replaceable or is_compact(entry.vector_field) != needs_hnsw:
-                return entry
+            is_replaceable = is_ours(info.vector_field) and self.record.is_attached(info)
+            if not is_replaceable or is_compact(info.vector_field) != needs_hnsw:
+                return info
         return None
 
     def _check_own_field(self, field: str, model: ModelDescription) -> None:
@@ -159,7 +159,7 @@ class Target:
         desired = _vector_mapping(common_field, model)
         model_field = f"{common_field}_{model.hash[:_HASH_DIGITS]}"
         properties = self.mapping.get("properties", {})
-        used = {entry.vector_field for entry in self.record.encoded}
+        used = {info.vector_field for info in self.record.encoded}
         for name in (common_field, model_field):
             mapped = properties.get(name)
             if name in used or (mapped is not None and not _is_compatible(mapped, desired)):
@@ -174,11 +174,11 @@ class Target:
         """Return the number of documents of this index that match a query clause."""
         return self.cluster.count(self.name, query)
 
-    def begin(self, entry: IndexInfo, model: ModelDescription) -> Target:
+    def start_writing(self, info: IndexInfo, model: ModelDescription) -> Target:
         """Add a vector field to the mapping, and record in the mapping that the field's vectors are being written.
 
         Args:
-            entry: The description of the vectors: their model, text fields and vector field.
+            info: The description of the vectors: their model, text fields and vector field.
             model: The embedding model, which determines the mapping of the field.
 
         Returns:
@@ -187,20 +187,20 @@ class Target:
         Raises:
             BadInput: If another process has started to write vectors of another model to the same field.
         """
-        name = entry.vector_field
+        name = info.vector_field
         field = {name: _vector_mapping(name, model)} if is_ours(name) else {}
-        return self.change_record(lambda record: _begin_filling(record, entry), field)
+        return self.change_record(lambda record: _with_incomplete_vectors(record, info), field)
 
-    def switch(self, entry: IndexInfo) -> Target:
+    def use_in_searches(self, info: IndexInfo) -> Target:
         """Make searches of the index use other vectors, by recording this in the ``_meta`` of the index mapping.
 
         Args:
-            entry: The description of the vectors: their model, text fields and vector field.
+            info: The description of the vectors: their model, text fields and vector field.
 
         Returns:
             The index with the new record.
         """
-        return self.change_record(lambda record: record.with_current(entry))
+        return self.change_record(lambda record: record.with_current(info))
 
     def change_record(
         self, change: Callable[[IndexRecord], IndexRecord], properties: Mapping[str, Any] | None = None
@@ -362,7 +362,7 @@ def check_attachable(target: Target) -> None:
         raise BadInput(message, value=target.name, expected="an index with the whole _source")
 
 
-def _begin_filling(record: IndexRecord, entry: IndexInfo) -> IndexRecord:
+def _with_incomplete_vectors(record: IndexRecord, info: IndexInfo) -> IndexRecord:
     """Return a copy of an index's record with the remark that new vectors are being written (``filling``).
 
     The record is Resift's list of the vectors in the index. If the new vectors are already complete, the record is
@@ -370,18 +370,18 @@ def _begin_filling(record: IndexRecord, entry: IndexInfo) -> IndexRecord:
 
     Args:
         record: The current record. It is not changed.
-        entry: The description of the new vectors: their model, text fields and vector field.
+        info: The description of the new vectors: their model, text fields and vector field.
 
     Raises:
         BadInput: If the vector field already contains vectors of another model.
     """
     for other in record.encoded:
-        if other.vector_field == entry.vector_field and other.model != entry.model:
+        if other.vector_field == info.vector_field and other.model != info.model:
             message = (
-                f"another process has written vectors of model {other.model} to {entry.vector_field} of {entry.name!r}"
+                f"another process has written vectors of model {other.model} to {info.vector_field} of {info.name!r}"
             )
-            raise BadInput(message, value=entry.name, expected="the same command again")
-    return record if entry in record.ready else record.with_filling(entry)
+            raise BadInput(message, value=info.name, expected="the same command again")
+    return record if info in record.ready else record.with_filling(info)
 
 
 def _fields(properties: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:

@@ -119,19 +119,19 @@ class AttachPlan(Plan):
         if self.options.model is not None or not self.options.adapt:
             return load_model(self.options.model or DEFAULT_MODEL)
         # Continue an interrupted run with its model. Only vectors in Resift's fields can come from such a run.
-        recorded = [entry for target in self.targets for entry in (target.record.filling, *target.record.ready)]
-        written = [entry for entry in recorded if entry is not None and is_ours(entry.vector_field)]
+        recorded = [info for target in self.targets for info in (target.record.filling, *target.record.ready)]
+        written = [info for info in recorded if info is not None and is_ours(info.vector_field)]
         if not written:
             return None
-        entry = written[0]
+        info = written[0]
         for folder in (self.out, DEFAULT_MODEL):
             with suppress(ResiftError):
-                if (model := load_model(folder)).hash == entry.model:
+                if (model := load_model(folder)).hash == info.model:
                     return model
-        vectors = f"vectors of model {entry.model_name} ({entry.model})"
-        message = f"index {entry.name!r} has {vectors}, which is not the model in {self.out}"
+        vectors = f"vectors of model {info.model_name} ({info.model})"
+        message = f"index {info.name!r} has {vectors}, which is not the model in {self.out}"
         expected = "--model DIR with the folder of that model or of another one, or --no-adapt"
-        raise BadInput(message, value=entry.model, expected=expected)
+        raise BadInput(message, value=info.model, expected=expected)
 
     def lines(self) -> list[str]:
         """Return the plan of ``resift attach --vectors`` as lines of text, which are shown before it is executed."""
@@ -242,7 +242,7 @@ class AttachPlan(Plan):
             raise_if_stopped(stop, "interrupted: nothing was changed")
             progress(step)
 
-        indices = [(plan.target.name, plan.entry.fields, plan.target.documents) for plan in self.plans]
+        indices = [(plan.target.name, plan.vector_info.fields, plan.target.documents) for plan in self.plans]
         texts = adaptation().index_texts(self.engine, indices)
         try:
             model = adaptation().adapt_if_better(
@@ -292,7 +292,7 @@ class _IndexAttachment:
     @cached_property
     def weight(self) -> Tuning | None:
         """The best weight of vector similarity in searches, or None if the index has too few documents to choose it."""
-        return adaptation().weigh_index(self.engine, self.target.name, self.plan.entry.fields, self.model)
+        return adaptation().weigh_index(self.engine, self.target.name, self.plan.vector_info.fields, self.model)
 
     def run(self, stop: Stop) -> Result:
         """Add a vector to each document, and record in the index that searches use the vectors.
@@ -305,23 +305,23 @@ class _IndexAttachment:
         Returns:
             The result, with lines of text for the user.
         """
-        entry, written = self.plan.entry, Written()
-        target = self.target.begin(entry, self.model)
+        info, written = self.plan.vector_info, Written()
+        target = self.target.start_writing(info, self.model)
         if not self.plan.is_users_field:
-            report = start_step(self.progress, f"encoding {entry.name}", self.plan.unfilled)
-            written = write_vectors(self.engine, self.model, entry, stop, report)
+            report = start_step(self.progress, f"encoding {info.name}", self.plan.unfilled)
+            written = write_vectors(self.engine, self.model, info, stop, report)
         has_no_vectors = 0 < target.documents <= len(written.refused) + written.remaining
         if has_no_vectors:
             return self._result(written, [], ["no document has a vector, so searches are not changed"])
         if stop.requested:
             return self._result(written, [], [])
-        target = target.switch(entry)
+        target = target.use_in_searches(info)
         pipelines = self._update_pipelines()
         hints = self._set_default_pipeline(target, pipelines)
         if self.weight is None:
             return self._result(written, pipelines, hints)
-        tuning = self.engine.info(entry.name).tuning.with_weight(self.weight)
-        self.engine.tune(entry.name, tuning)
+        tuning = self.engine.info(info.name).tuning.with_weight(self.weight)
+        self.engine.tune(info.name, tuning)
         return self._result(written, pipelines, hints, tuning)
 
     def remove_superseded(self, stop: Stop) -> None:
@@ -333,10 +333,10 @@ class _IndexAttachment:
         Args:
             stop: A flag to stop early.
         """
-        entry = self.plan.entry
+        info = self.plan.vector_info
 
         def without_superseded(record: IndexRecord) -> IndexRecord:
-            return record.without(record.superseded_by(entry)) if record.current == entry else record
+            return record.without(record.superseded_by(info)) if record.current == info else record
 
         target = self.target.change_record(without_superseded)
         if not (fields := target.record.unused_fields):
@@ -395,24 +395,22 @@ class _IndexAttachment:
     def _result(
         self, written: Written, pipelines: Sequence[str], hints: Sequence[str], tuning: Tuning | None = None
     ) -> Result:
-        entry = self.plan.entry
+        info = self.plan.vector_info
         rate = written.documents / (written.seconds or 1)
-        lines = [
-            f"{entry.name}: {written.documents} documents encoded into {entry.vector_field}, {rate:.0f} per second"
-        ]
+        lines = [f"{info.name}: {written.documents} documents encoded into {info.vector_field}, {rate:.0f} per second"]
         lines += [f"  refused: {rejection.id}: {rejection.reason}" for rejection in written.refused[:_SHOWN_REFUSALS]]
         if written.remaining:
-            lines.append(f"  {written.remaining} still lack a vector: resift verify {entry.name} --repair")
+            lines.append(f"  {written.remaining} still lack a vector: resift verify {info.name} --repair")
         if tuning is not None:
             lines += [f"  {line}" for line in tuning.describe()]
         if "ingest" in pipelines:
-            lines.append(f"  ingest pipeline {pipeline_name(entry.name)}")
+            lines.append(f"  ingest pipeline {pipeline_name(info.name)}")
         return Result(
             [*lines, *(f"  {hint}" for hint in hints)],
             not (written.refused or hints or written.remaining),
-            index=entry.name,
-            fields=list(entry.fields),
-            vector_field=entry.vector_field,
+            index=info.name,
+            fields=list(info.fields),
+            vector_field=info.vector_field,
             documents=written.documents,
             refused=len(written.refused),
             seconds=round(written.seconds, 3),

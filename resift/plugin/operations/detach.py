@@ -130,15 +130,15 @@ class _IndexDetachment:
         model: The hash of a model whose vectors are removed, or None to remove all vectors.
 
     Attributes:
-        entries: The descriptions of the vectors to remove.
+        removed_vectors: The descriptions of the vectors to remove.
         record: The description of the vectors after the change, without the removed vectors.
         removes_all: Whether no vectors remain in the index.
     """
 
     def __init__(self, cluster: Cluster, target: Target, record: IndexRecord, model: str | None) -> None:
         self.cluster, self.target = cluster, target
-        self.entries = _entries_to_remove(target, model)
-        self.record, self.is_recorded = record.without(self.entries), target.record.attached
+        self.removed_vectors = _vectors_to_remove(target, model)
+        self.record, self.is_recorded = record.without(self.removed_vectors), target.record.attached
         self.removes_all = not self.record.known
         self.settings = {FINAL_PIPELINE_SETTING: None} if self.removes_all and target.is_encoded else {}
         if self.removes_all:
@@ -160,7 +160,7 @@ class _IndexDetachment:
         """Return the planned change of the index as a JSON object."""
         return {
             "index": self.target.name,
-            "models": [entry.model for entry in self.entries],
+            "models": [info.model for info in self.removed_vectors],
             "emptied": list(self.record.unused_fields),
             "settings": self.settings,
             "ingest_pipeline": self.removes_all and "ingest" in pipeline_kinds(self.cluster, self.target.name),
@@ -197,7 +197,7 @@ class _IndexDetachment:
             remove_ingest_pipeline(self.cluster, target.name)
         # From now on, new documents get no vectors of these models. The unused fields stay in the record until no
         # document has a value in them, so that an interrupted run can be continued.
-        target = target.change_record(lambda record: record.without(self.entries))
+        target = target.change_record(lambda record: record.without(self.removed_vectors))
         if not self.removes_all:
             update_pipelines(self.cluster, target.name, search=False)
         total = sum(target.count({"exists": {"field": name}}) for name in fields)
@@ -273,7 +273,7 @@ def _record(cluster: Cluster, target: Target) -> IndexRecord:
     return record
 
 
-def _entries_to_remove(target: Target, model: str | None) -> list[IndexInfo]:
+def _vectors_to_remove(target: Target, model: str | None) -> list[IndexInfo]:
     """Choose the vectors that are removed from an index.
 
     Args:
@@ -281,8 +281,7 @@ def _entries_to_remove(target: Target, model: str | None) -> list[IndexInfo]:
         model: The hash of the model whose vectors are removed, or None for all vectors that ``resift attach`` added.
 
     Returns:
-        The entries of Resift's record of the index that describe these vectors. Each entry describes the vectors of one
-        model.
+        The descriptions of these vectors, one for each model.
 
     Raises:
         BadInput: If the index has no vectors of the model, or if Resift created the index together with these vectors.
@@ -291,15 +290,15 @@ def _entries_to_remove(target: Target, model: str | None) -> list[IndexInfo]:
     """
     record = target.record
     if model is None:
-        return [entry for entry in record.known if record.is_attached(entry)]
-    entry = record.find(model)
-    if entry is None:
+        return [info for info in record.known if record.is_attached(info)]
+    info = record.find(model)
+    if info is None:
         known = ", ".join(str(other.model) for other in record.known) or "none"
         raise BadInput(f"index {target.name!r} has no vectors of model {model}", value=model, expected=known)
-    if not record.is_attached(entry):
+    if not record.is_attached(info):
         expected = f"resift drop {target.name} deletes the index"
         raise BadInput(f"index {target.name!r} was created with model {model}", value=model, expected=expected)
-    if entry == record.current and any(other.model != model for other in record.other_models):
+    if info == record.current and any(other.model != model for other in record.other_models):
         message = f"searches of index {target.name!r} use the vectors of model {model}"
         expected = f"resift attach {target.name} --vectors --model DIR with another model first"
         raise BadInput(message, value=model, expected=expected)

@@ -65,7 +65,7 @@ class IndexPlan:
         own_field: The name of a field that the user created, and that already contains the vectors, or None.
 
     Attributes:
-        entry: The description of the vectors that the index will have.
+        vector_info: The description of the vectors that the index will have.
         superseded: Old vectors that are removed at the end, because the new vectors replace them.
         unfilled: The number of documents without a vector.
         settings: The index settings to write.
@@ -80,15 +80,15 @@ class IndexPlan:
     ) -> None:
         self.target = target
         sources = sample_sources(engine, target)
-        existing = target.find_entry(model, options.graph)
+        existing = target.find_vectors(model, options.graph)
         fields = _choose_fields(target, model, existing, options, sources)
         _check_fields(target, fields, sources)
         new_fields = fields if options.fields or existing is None else ()
-        self.entry = target.entry(model, new_fields, own_field, options.graph)
-        self.superseded = target.record.superseded_by(self.entry)
+        self.vector_info = target.describe_vectors(model, new_fields, own_field, options.graph)
+        self.superseded = target.record.superseded_by(self.vector_info)
         self.unfilled = 0 if self.is_users_field else target.documents
         if existing is not None and self.unfilled:
-            self.unfilled = target.count({"bool": {"must_not": [{"exists": {"field": self.entry.vector_field}}]}})
+            self.unfilled = target.count({"bool": {"must_not": [{"exists": {"field": self.vector_info.vector_field}}]}})
         self.settings: dict[str, str] = {}
         self.hints: list[str] = []
         if options.default_pipelines and not own_field:
@@ -106,7 +106,7 @@ class IndexPlan:
     @property
     def is_users_field(self) -> bool:
         """Whether the user, and not Resift, created the vector field. Resift writes no vectors to such a field."""
-        return not is_ours(self.entry.vector_field)
+        return not is_ours(self.vector_info.vector_field)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan to add vectors to the index as a JSON object."""
@@ -114,10 +114,10 @@ class IndexPlan:
             "index": self.target.name,
             "documents": self.target.documents,
             "to_encode": self.unfilled,
-            "fields": list(self.entry.fields),
-            "vector_field": self.entry.vector_field,
-            "graph": self.entry.has_hnsw,
-            "replaced": [entry.vector_field for entry in self.superseded],
+            "fields": list(self.vector_info.fields),
+            "vector_field": self.vector_info.vector_field,
+            "graph": self.vector_info.has_hnsw,
+            "replaced": [info.vector_field for info in self.superseded],
             "settings": self.settings,
             "hints": self.hints,
         }
@@ -125,9 +125,9 @@ class IndexPlan:
     def lines(self) -> list[str]:
         """Return the plan to add vectors to the index as lines of text, which are shown to the user."""
         lines = [f"{self.target.name}: {self.target.documents} documents"]
-        lines.append(f"  texts       {', '.join(self.entry.fields)}")
+        lines.append(f"  texts       {', '.join(self.vector_info.fields)}")
         if self.is_users_field:
-            lines.append(f"  vectors     existing vectors in {self.entry.vector_field}; no document is changed")
+            lines.append(f"  vectors     existing vectors in {self.vector_info.vector_field}; no document is changed")
         else:
             lines += self._vector_lines()
         lines += [f"  setting     {setting} = {value}" for setting, value in self.settings.items()]
@@ -135,17 +135,17 @@ class IndexPlan:
 
     def _vector_lines(self) -> list[str]:
         """Return the lines of the plan about the vectors: their field, their size, and their effects on clients."""
-        entry, name = self.entry, self.target.name
-        if entry.has_hnsw:
+        info, name = self.vector_info, self.target.name
+        if info.has_hnsw:
             field_type, size = "knn_vector with an HNSW index", ""
         else:
             field_type = "binary with doc values"
-            size = f" ({json_length(entry.vector_field, entry.dim or 0)} bytes per hit)"
+            size = f" ({json_length(info.vector_field, info.dim or 0)} bytes per hit)"
         lines = [
-            f"  mapping     + {entry.vector_field}: {field_type}, {entry.dim} dimensions",
+            f"  mapping     + {info.vector_field}: {field_type}, {info.dim} dimensions",
             f"  documents   {self.unfilled} get a vector, each by an update that skips ingest pipelines and increments "
             "_version",
-            f"  _source     contains {entry.vector_field}{size} in GET requests and in searches that bypass Resift",
+            f"  _source     contains {info.vector_field}{size} in GET requests and in searches that bypass Resift",
             "  clients     that reject unknown fields, such as classes of opensearch-java, must ignore it beforehand",
             f"  pipeline    {pipeline_name(name)} encodes documents that are written through it, after resift install",
         ]

@@ -25,19 +25,19 @@ def index_rows(cluster: Cluster) -> Iterator[StatusRow]:
     """
     served_models = {installation.model.hash for installation in find_installations(cluster).values()}
     recorded = list(_recorded_vectors(cluster))
-    pipeline_rows = _missing_pipeline_rows(cluster, {entry.name for _, entry, _ in recorded})
-    for record, entry, field_type in recorded:
-        documents, covered = _count_vectors(cluster, entry)
+    pipeline_rows = _missing_pipeline_rows(cluster, {info.name for _, info, _ in recorded})
+    for record, info, field_type in recorded:
+        documents, covered = _count_vectors(cluster, info)
         # A field without a recorded model may be empty: OpenSearch cannot remove a field from a mapping.
-        if entry.model is None and not covered:
+        if info.model is None and not covered:
             continue
-        if entry.model and is_ours(entry.vector_field) and field_type not in _VECTOR_TYPES:
-            state = f"{entry.vector_field} is {field_type or 'not mapped'}, and contains no vectors"
+        if info.model and is_ours(info.vector_field) and field_type not in _VECTOR_TYPES:
+            state = f"{info.vector_field} is {field_type or 'not mapped'}, and contains no vectors"
             fix = "copy it to an index without that field, and resift attach it with --vectors"
         else:
-            state, fix = _vector_state(record, entry, documents, covered, served_models)
+            state, fix = _vector_state(record, info, documents, covered, served_models)
         # A missing pipeline is the more serious problem, so it takes precedence.
-        yield pipeline_rows.pop(entry.name, StatusRow("index", entry.name, state, fix))
+        yield pipeline_rows.pop(info.name, StatusRow("index", info.name, state, fix))
     yield from pipeline_rows.values()
 
 
@@ -98,13 +98,13 @@ def _missing_pipeline_rows(cluster: Cluster, indices_with_vectors: Collection[st
 
 
 def _vector_state(
-    record: IndexRecord, entry: IndexInfo, documents: int | None, covered: int, served_models: Collection[str]
+    record: IndexRecord, info: IndexInfo, documents: int | None, covered: int, served_models: Collection[str]
 ) -> tuple[str, str]:
     """Describe the state of the vectors that a model has written to an index, and give advice if they need repair.
 
     Args:
         record: Resift's record of the index.
-        entry: The description of the vectors: their model, text fields and vector field.
+        info: The description of the vectors: their model, text fields and vector field.
         documents: The number of documents in the index, or None if the index is closed.
         covered: The number of documents with a vector.
         served_models: The hashes of the models that the services connected to the cluster use.
@@ -112,35 +112,35 @@ def _vector_state(
     Returns:
         The state and the advice. The advice is empty if there is nothing to repair.
     """
-    name, attach = entry.name, f"resift attach {entry.name} --vectors"
-    if entry.model is None:
+    name, attach = info.name, f"resift attach {info.name} --vectors"
+    if info.model is None:
         return f"{covered} vectors of an unknown model, as in a copy by _reindex", attach
     if documents is None:
         return "closed", ""
-    state = f"{covered} of {documents} documents have a vector of {entry.model_name} ({entry.model})"
-    if entry == record.filling:
+    state = f"{covered} of {documents} documents have a vector of {info.model_name} ({info.model})"
+    if info == record.filling:
         return f"{state}: attaching was interrupted", attach
-    if covered < documents and is_ours(entry.vector_field):
+    if covered < documents and is_ours(info.vector_field):
         return state, f"resift verify {name} --repair"
-    if served_models and entry == record.current and entry.model not in served_models:
+    if served_models and info == record.current and info.model not in served_models:
         return f"{state}, which no installation serves", f"{attach} --model DIR, with a model that is installed"
     return state, ""
 
 
-def _count_vectors(cluster: Cluster, entry: IndexInfo) -> tuple[int | None, int]:
+def _count_vectors(cluster: Cluster, info: IndexInfo) -> tuple[int | None, int]:
     """Count the documents in an index, and the documents that have a vector in the described field.
 
     Args:
         cluster: The connection to the cluster.
-        entry: The description of the vectors: their model, text fields and vector field.
+        info: The description of the vectors: their model, text fields and vector field.
 
     Returns:
         Both numbers. The first is None if the index is closed or was deleted.
     """
-    covered = {"filter": {"exists": {"field": entry.vector_field}}}
+    covered = {"filter": {"exists": {"field": info.vector_field}}}
     # Skip the default search pipeline of the index, which may rerank, or fail.
     body = {"size": 0, "track_total_hits": True, "aggs": {"covered": covered}, "search_pipeline": "_none"}
-    path = f"/{quote(entry.name, safe='')}/_search"
+    path = f"/{quote(info.name, safe='')}/_search"
     response = cluster.request("POST", path, body, ignore_unavailable="true")
     if "aggregations" not in response:  # no index was searched
         return None, 0

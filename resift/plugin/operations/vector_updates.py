@@ -50,7 +50,7 @@ class Written:
 Progress = Callable[[int], None]  # called with the number of changed documents
 
 
-def write_vectors(engine: Engine, model: Model, entry: IndexInfo, stop: Stop, progress: Progress) -> Written:
+def write_vectors(engine: Engine, model: Model, info: IndexInfo, stop: Stop, progress: Progress) -> Written:
     """Add a vector to each document of an index that does not have a vector yet.
 
     Clients can write documents in the meantime. These documents get their vectors in another pass over the index. The
@@ -61,7 +61,7 @@ def write_vectors(engine: Engine, model: Model, entry: IndexInfo, stop: Stop, pr
     Args:
         engine: The search engine that contains the index.
         model: The model that encodes the documents.
-        entry: The description of the vectors: their model, text fields and vector field.
+        info: The description of the vectors: their model, text fields and vector field.
         stop: A flag to stop early.
         progress: A function that is called with the number of documents that have been changed.
 
@@ -74,10 +74,10 @@ def write_vectors(engine: Engine, model: Model, entry: IndexInfo, stop: Stop, pr
     """
     report, started, last_checked = Written(), time.perf_counter(), math.inf
     while True:
-        engine.refresh(entry.name)
-        unfilled = engine.scan(entry.name, entry.vector_field, encoded_fields(model, entry.fields), missing=True)
+        engine.refresh(info.name)
+        unfilled = engine.scan(info.name, info.vector_field, encoded_fields(model, info.fields), missing=True)
         filled_before = report.documents
-        verification = VectorCheck(engine, model, entry, True, stop).run(unfilled, _add_to(progress, filled_before))
+        verification = VectorCheck(engine, model, info, True, stop).run(unfilled, _add_to(progress, filled_before))
         report.documents += verification.repaired
         progress(report.documents)
         report.refused = verification.refused
