@@ -135,9 +135,9 @@ def test_simultaneous_attaching_loses_no_record(
     second.start_writing(theirs, other[0])
     first.use_in_searches(mine)
     (found,) = find_targets(shop.cluster, shop.name)
-    assert (found.record.current, found.record.filling) == (mine, theirs)
+    assert (found.record.searched_vectors, found.record.filling) == (mine, theirs)
     second.use_in_searches(theirs)
-    assert [info.model for info in find_targets(shop.cluster, shop.name)[0].record.ready] == [
+    assert [info.model for info in find_targets(shop.cluster, shop.name)[0].record.complete_vectors] == [
         other[0].hash,
         own[0].hash,
     ]
@@ -159,7 +159,7 @@ def test_an_index_with_replaced_meta_can_be_detached(shop: Index, own: tuple[Mod
     info = target.describe_vectors(own[0], FIELDS)
     target = target.start_writing(info, own[0])
     shop.cluster.request("PUT", f"/{shop.name}/_mapping", {"_meta": {"owner": "shop"}})
-    assert target.use_in_searches(info).record.added == (info.vector_field,)
+    assert target.use_in_searches(info).record.added_fields == (info.vector_field,)
     run("attach", shop.name, opensearch_url, "--model", own[1])
     run("detach", shop.name, opensearch_url)
     assert (shop.documents(), shop.mapping()["_meta"]) == (documents, {"owner": "shop"})
@@ -201,7 +201,7 @@ def test_vectors_of_an_earlier_version_are_read_until_they_are_replaced(
         with monkeypatch.context() as patched:
             patched.setattr("resift.plugin.operations.attach_vectors.remove_vectors", lambda *_: sys.exit(9))
             run("attach", shop.name, opensearch_url, *flags, status=9)
-        assert [one.vector_field for one in find_targets(shop.cluster, shop.name)[0].record.known] == [
+        assert [one.vector_field for one in find_targets(shop.cluster, shop.name)[0].record.all_vectors] == [
             "resift_vector_int8"
         ]
         assert {one is None for one in stored(shop, "resift_vector").values()} == {False}
@@ -209,7 +209,7 @@ def test_vectors_of_an_earlier_version_are_read_until_they_are_replaced(
     assert_right(shop, model, FIELDS)
     assert set(stored(shop, "resift_vector").values()) == {None}
     record = find_targets(shop.cluster, shop.name)[0].record
-    assert [one.vector_field for one in record.known] == ["resift_vector_int8"] == list(record.added)
+    assert [one.vector_field for one in record.all_vectors] == ["resift_vector_int8"] == list(record.added_fields)
     assert scores(shop, model) == pytest.approx(before, abs=0.02)
     run("detach", shop.name, opensearch_url)
     assert shop.documents() == documents

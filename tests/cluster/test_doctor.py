@@ -61,8 +61,8 @@ def test_checks_that_are_impossible_or_in_progress_are_reported(
 ) -> None:
     meta = rest.request("GET", f"/{hand_made}/_mapping")[hand_made]["mappings"]["_meta"]
     record = IndexRecord.read(hand_made, meta)
-    assert record.current is not None
-    interrupted = IndexRecord(hand_made).with_filling(record.current)
+    assert record.searched_vectors is not None
+    interrupted = IndexRecord(hand_made).with_filling(record.searched_vectors)
     rest.request("PUT", f"/{hand_made}/_doc/new", PEACE, refresh="true")
     rest.request("PUT", f"/{hand_made}/_mapping", {"_meta": interrupted.to_meta({})})
     (found,) = examined(opensearch_url, hand_made)

@@ -103,7 +103,7 @@ class IndexPipelines:
             The pipeline, or None if no installation in the cluster has a model of the index.
         """
         encoders = []
-        for info in record.encoded:
+        for info in record.maintained_vectors:
             for name, installation in self._installed.items():
                 if installation.model.hash == info.model and (model_id := self._model_id(name, "query")):
                     encoders.append(
@@ -149,7 +149,7 @@ class IndexPipelines:
         for record in index_records.values():
             if record.index in served or record.index in RESERVED_NAMES:
                 continue
-            if model in [info.model for info in record.ready]:
+            if model in [info.model for info in record.complete_vectors]:
                 pipeline, rewriter = pipeline_name(record.index), Rewriter(name, record.index, model)
                 pipelines.append(SearchPipeline(self.cluster, pipeline, rewriter, model_id, current.get(pipeline)))
         return pipelines

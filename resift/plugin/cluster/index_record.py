@@ -33,18 +33,18 @@ class IndexRecord:
 
     Attributes:
         index: The name of the index.
-        current: The vectors that searches use, or None.
+        searched_vectors: The vectors that searches use, or None.
         other_models: Complete vectors of other models.
         filling: Vectors that are still being written, or None.
-        added: The names of the vector fields that ``resift attach`` has added to the mapping.
+        added_fields: The names of the vector fields that ``resift attach`` has added to the mapping.
         attached: Whether ``resift attach`` has changed the index.
     """
 
     index: str
-    current: IndexInfo | None = None
+    searched_vectors: IndexInfo | None = None
     other_models: tuple[IndexInfo, ...] = ()
     filling: IndexInfo | None = None
-    added: tuple[str, ...] = ()
+    added_fields: tuple[str, ...] = ()
     attached: bool = False
 
     @classmethod
@@ -64,36 +64,36 @@ class IndexRecord:
         details: Mapping[str, Any] = attached or {}
         return cls(
             index=index,
-            current=None if info.model is None else replace(info, other_models=()),
+            searched_vectors=None if info.model is None else replace(info, other_models=()),
             other_models=info.other_models,
             filling=IndexInfo.from_meta(index, details["filling"]) if details.get("filling") else None,
-            added=tuple(details.get("fields", ())),
+            added_fields=tuple(details.get("fields", ())),
             attached=attached is not None,
         )
 
     @property
-    def ready(self) -> tuple[IndexInfo, ...]:
+    def complete_vectors(self) -> tuple[IndexInfo, ...]:
         """The descriptions of the vectors in the index, without vectors that are still being written.
 
         There is a description for each embedding model. The vectors that searches use come first.
         """
-        return (*([self.current] if self.current else []), *self.other_models)
+        return (*([self.searched_vectors] if self.searched_vectors else []), *self.other_models)
 
     @property
-    def known(self) -> tuple[IndexInfo, ...]:
+    def all_vectors(self) -> tuple[IndexInfo, ...]:
         """The descriptions of all vectors in the index, including vectors that are still being written.
 
         There is a description for each embedding model.
         """
-        return (*self.ready, *([self.filling] if self.filling else []))
+        return (*self.complete_vectors, *([self.filling] if self.filling else []))
 
     @property
-    def encoded(self) -> tuple[IndexInfo, ...]:
+    def maintained_vectors(self) -> tuple[IndexInfo, ...]:
         """The descriptions of all vectors that Resift must update when a document is written.
 
         Vectors in a field that the user created are left out, because the user updates them.
         """
-        return tuple(info for info in self.known if is_ours(info.vector_field))
+        return tuple(info for info in self.all_vectors if is_ours(info.vector_field))
 
     def find(self, model: str) -> IndexInfo | None:
         """Return the description of the vectors that a model has written to the index, or None if there are none.
@@ -101,7 +101,7 @@ class IndexRecord:
         Args:
             model: The hash of the model.
         """
-        return next((info for info in self.known if info.model == model), None)
+        return next((info for info in self.all_vectors if info.model == model), None)
 
     def superseded_by(self, info: IndexInfo) -> list[IndexInfo]:
         """Return the descriptions of the old vectors that become superfluous when all documents have a new vector.
@@ -114,14 +114,14 @@ class IndexRecord:
         """
         if not is_ours(info.vector_field):
             return []
-        same_model = [other for other in self.ready if other.model == info.model]
+        same_model = [other for other in self.complete_vectors if other.model == info.model]
         return [
             other
             for other in same_model
-            if other.vector_field != info.vector_field and other.vector_field in self.added
+            if other.vector_field != info.vector_field and other.vector_field in self.added_fields
         ]
 
-    def is_attached(self, info: IndexInfo) -> bool:
+    def was_added_by_attach(self, info: IndexInfo) -> bool:
         """Return whether a set of vectors came to the index by ``resift attach``.
 
         This includes vectors in a field that the user created. If the result is False, Resift created the index
@@ -130,7 +130,7 @@ class IndexRecord:
         Args:
             info: The description of the vectors: their model, text fields and vector field.
         """
-        return info.vector_field in self.added or not is_ours(info.vector_field)
+        return info.vector_field in self.added_fields or not is_ours(info.vector_field)
 
     def with_filling(self, info: IndexInfo) -> IndexRecord:
         """Return a copy of the record in which the described vectors are marked as incomplete.
@@ -140,21 +140,21 @@ class IndexRecord:
         Args:
             info: The description of the vectors: their model, text fields and vector field.
         """
-        fields = dict.fromkeys([*self.added, *([info.vector_field] if is_ours(info.vector_field) else [])])
-        return replace(self, filling=info, added=tuple(fields), attached=True)
+        fields = dict.fromkeys([*self.added_fields, *([info.vector_field] if is_ours(info.vector_field) else [])])
+        return replace(self, filling=info, added_fields=tuple(fields), attached=True)
 
-    def with_current(self, info: IndexInfo) -> IndexRecord:
+    def with_searched_vectors(self, info: IndexInfo) -> IndexRecord:
         """Return a copy of the record in which searches use the described vectors.
 
         Args:
             info: The description of the vectors. The vectors must be complete, that is, written for all documents.
         """
         key = (info.model, info.vector_field)
-        other_models = tuple(other for other in self.ready if (other.model, other.vector_field) != key)
+        other_models = tuple(other for other in self.complete_vectors if (other.model, other.vector_field) != key)
         filling = None if self.filling and self.filling.model == info.model else self.filling
         # A client may have replaced _meta while the vectors were written, so the record may lack them.
-        record = self if info in self.ready else self.with_filling(info)
-        return replace(record, current=info, other_models=other_models, filling=filling, attached=True)
+        record = self if info in self.complete_vectors else self.with_filling(info)
+        return replace(record, searched_vectors=info, other_models=other_models, filling=filling, attached=True)
 
     def without(self, removed: Collection[IndexInfo]) -> IndexRecord:
         """Return a copy of the record from which some vectors are removed.
@@ -165,15 +165,15 @@ class IndexRecord:
         Args:
             removed: The descriptions of the vectors to remove.
         """
-        remaining = tuple(info for info in self.ready if info not in removed)
+        remaining = tuple(info for info in self.complete_vectors if info not in removed)
         filling = None if self.filling in removed else self.filling
-        return replace(self, current=next(iter(remaining), None), other_models=remaining[1:], filling=filling)
+        return replace(self, searched_vectors=next(iter(remaining), None), other_models=remaining[1:], filling=filling)
 
     @property
     def unused_fields(self) -> tuple[str, ...]:
         """The names of vector fields that ``resift attach`` has added to the index, but that are no longer in use."""
-        used = {info.vector_field for info in self.encoded}
-        return tuple(name for name in self.added if name not in used)
+        used = {info.vector_field for info in self.maintained_vectors}
+        return tuple(name for name in self.added_fields if name not in used)
 
     def without_unused_fields(self) -> IndexRecord:
         """Return a copy of Resift's record of the index that no longer lists unused vector fields.
@@ -181,10 +181,10 @@ class IndexRecord:
         An unused field was added by ``resift attach``, but its vectors are no longer needed. Call this method when no
         document has a value in these fields any more.
         """
-        added = tuple(name for name in self.added if name not in self.unused_fields)
-        if added or any(map(self.is_attached, self.ready)):
-            return replace(self, added=added)
-        return replace(self, added=(), attached=False)
+        added_fields = tuple(name for name in self.added_fields if name not in self.unused_fields)
+        if added_fields or any(map(self.was_added_by_attach, self.complete_vectors)):
+            return replace(self, added_fields=added_fields)
+        return replace(self, added_fields=(), attached=False)
 
     def to_meta(self, existing: Mapping[str, Any]) -> dict[str, Any]:
         """Return the ``_meta`` object of an index mapping, with this record of the index's vectors in it.
@@ -192,11 +192,11 @@ class IndexRecord:
         Args:
             existing: The current ``_meta`` object. All keys that do not belong to Resift are preserved.
         """
-        resift_meta: dict[str, Any] = self.current.to_meta() if self.current else {}
+        resift_meta: dict[str, Any] = self.searched_vectors.to_meta() if self.searched_vectors else {}
         if self.other_models:
             resift_meta["others"] = [info.to_meta() for info in self.other_models]
         if self.attached:
-            resift_meta["attached"] = {"fields": list(self.added)}
+            resift_meta["attached"] = {"fields": list(self.added_fields)}
             if self.filling:
                 resift_meta["attached"]["filling"] = self.filling.to_meta()
         if resift_meta:

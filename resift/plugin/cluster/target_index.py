@@ -128,11 +128,11 @@ class Target:
         Returns:
             The description of the vectors, or None if there are no suitable vectors.
         """
-        for info in self.record.known:
+        for info in self.record.all_vectors:
             if info.model != model.hash:
                 continue
             # Only vectors in a field that resift attach has added can be replaced.
-            is_replaceable = is_ours(info.vector_field) and self.record.is_attached(info)
+            is_replaceable = is_ours(info.vector_field) and self.record.was_added_by_attach(info)
             if not is_replaceable or is_compact(info.vector_field) != needs_hnsw:
                 return info
         return None
@@ -159,7 +159,7 @@ class Target:
         desired = _vector_mapping(common_field, model)
         model_field = f"{common_field}_{model.hash[:_HASH_DIGITS]}"
         properties = self.mapping.get("properties", {})
-        used = {info.vector_field for info in self.record.encoded}
+        used = {info.vector_field for info in self.record.maintained_vectors}
         for name in (common_field, model_field):
             mapped = properties.get(name)
             if name in used or (mapped is not None and not _is_compatible(mapped, desired)):
@@ -200,7 +200,7 @@ class Target:
         Returns:
             The index with the new record.
         """
-        return self.change_record(lambda record: record.with_current(info))
+        return self.change_record(lambda record: record.with_searched_vectors(info))
 
     def change_record(
         self, change: Callable[[IndexRecord], IndexRecord], properties: Mapping[str, Any] | None = None
@@ -375,13 +375,13 @@ def _with_incomplete_vectors(record: IndexRecord, info: IndexInfo) -> IndexRecor
     Raises:
         BadInput: If the vector field already contains vectors of another model.
     """
-    for other in record.encoded:
+    for other in record.maintained_vectors:
         if other.vector_field == info.vector_field and other.model != info.model:
             message = (
                 f"another process has written vectors of model {other.model} to {info.vector_field} of {info.name!r}"
             )
             raise BadInput(message, value=info.name, expected="the same command again")
-    return record if info in record.ready else record.with_filling(info)
+    return record if info in record.complete_vectors else record.with_filling(info)
 
 
 def _fields(properties: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:

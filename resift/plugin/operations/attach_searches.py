@@ -428,7 +428,7 @@ class SearchPlan(Plan):
         self.searches = SearchAttachment(self.cluster, name, pipeline, default)
         self.route = Route(self.cluster, service, self.searches.current)
         self.with_vectors = {
-            index: record for index, record in read_records(self.cluster, name).items() if record.ready
+            index: record for index, record in read_records(self.cluster, name).items() if record.complete_vectors
         }
         self.question = f"Attach {name}?"
 
@@ -437,7 +437,7 @@ class SearchPlan(Plan):
         lines = [f"{self.name}: nothing is written to the index; Resift rewrites its searches"]
         lines += self.searches.lines(self.route.is_native)
         for index, record in self.with_vectors.items():
-            models = ", ".join(f"{info.model_name} ({info.model})" for info in record.ready)
+            models = ", ".join(f"{info.model_name} ({info.model})" for info in record.complete_vectors)
             lines.append(f"  vectors     {index} keeps its vectors of {models}")
         return [*lines, *self.route.lines()]
 
@@ -490,6 +490,8 @@ class SearchPlan(Plan):
             raise EngineError(message, status=409, expected="the same command again")
         # Searches use the vectors of the installation's model only if all indices with vectors have vectors of it.
         model = installation.model.hash
-        have_model = [model in [info.model for info in record.ready] for record in self.with_vectors.values()]
+        have_model = [
+            model in [info.model for info in record.complete_vectors] for record in self.with_vectors.values()
+        ]
         (model_id, _), *_ = self.cluster.ml_objects("models", f"{installation.name}-rewrite")
         return self.searches.run(installation.name, model_id, model if have_model and all(have_model) else "")

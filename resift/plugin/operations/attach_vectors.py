@@ -119,7 +119,9 @@ class AttachPlan(Plan):
         if self.options.model is not None or not self.options.adapt:
             return load_model(self.options.model or DEFAULT_MODEL)
         # Continue an interrupted run with its model. Only vectors in Resift's fields can come from such a run.
-        recorded = [info for target in self.targets for info in (target.record.filling, *target.record.ready)]
+        recorded = [
+            info for target in self.targets for info in (target.record.filling, *target.record.complete_vectors)
+        ]
         written = [info for info in recorded if info is not None and is_ours(info.vector_field)]
         if not written:
             return None
@@ -336,7 +338,7 @@ class _IndexAttachment:
         info = self.plan.vector_info
 
         def without_superseded(record: IndexRecord) -> IndexRecord:
-            return record.without(record.superseded_by(info)) if record.current == info else record
+            return record.without(record.superseded_by(info)) if record.searched_vectors == info else record
 
         target = self.target.change_record(without_superseded)
         if not (fields := target.record.unused_fields):

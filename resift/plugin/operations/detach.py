@@ -60,7 +60,7 @@ class DetachPlan(Plan):
         else:
             self.searches = SearchDetachment(self.cluster, (), {})
         if not self.indices:
-            created = [target.name for target, record in with_vectors if record.current]
+            created = [target.name for target, record in with_vectors if record.searched_vectors]
             self._refuse_unattached(created, model_hash)
         # An alias or data stream may refer to new indices, for example after a rollover, that were never attached.
         self.unattached = sorted({*settings}.difference(names)) if self.indices else []
@@ -139,7 +139,7 @@ class _IndexDetachment:
         self.cluster, self.target = cluster, target
         self.removed_vectors = _vectors_to_remove(target, model)
         self.record, self.is_recorded = record.without(self.removed_vectors), target.record.attached
-        self.removes_all = not self.record.known
+        self.removes_all = not self.record.all_vectors
         self.settings = {FINAL_PIPELINE_SETTING: None} if self.removes_all and target.is_encoded else {}
         if self.removes_all:
             uses = uses_of(cluster, {pipeline_name(target.name)}, "ingest pipeline")
@@ -267,9 +267,9 @@ def _record(cluster: Cluster, target: Target) -> IndexRecord:
         target: The index, with its mapping and settings.
     """
     record = target.record
-    is_empty = not record.attached and record.current is None
+    is_empty = not record.attached and record.searched_vectors is None
     if target.unrecorded_fields or (is_empty and ingest_pipeline_owners(cluster).get(target.name)):
-        return IndexRecord(target.name, added=tuple(target.unrecorded_fields), attached=True)
+        return IndexRecord(target.name, added_fields=tuple(target.unrecorded_fields), attached=True)
     return record
 
 
@@ -290,16 +290,16 @@ def _vectors_to_remove(target: Target, model: str | None) -> list[IndexInfo]:
     """
     record = target.record
     if model is None:
-        return [info for info in record.known if record.is_attached(info)]
+        return [info for info in record.all_vectors if record.was_added_by_attach(info)]
     info = record.find(model)
     if info is None:
-        known = ", ".join(str(other.model) for other in record.known) or "none"
+        known = ", ".join(str(other.model) for other in record.all_vectors) or "none"
         raise BadInput(f"index {target.name!r} has no vectors of model {model}", value=model, expected=known)
-    if not record.is_attached(info):
+    if not record.was_added_by_attach(info):
         expected = f"resift drop {target.name} deletes the index"
         raise BadInput(f"index {target.name!r} was created with model {model}", value=model, expected=expected)
-    if info == record.current and any(other.model != model for other in record.other_models):
+    if info == record.searched_vectors and any(other.model != model for other in record.other_models):
         message = f"searches of index {target.name!r} use the vectors of model {model}"
         expected = f"resift attach {target.name} --vectors --model DIR with another model first"
         raise BadInput(message, value=model, expected=expected)
-    return [other for other in record.known if other.model == model]
+    return [other for other in record.all_vectors if other.model == model]

@@ -199,7 +199,7 @@ def _choose_fields(
     """
     if options.fields:
         return options.fields
-    recorded = existing or target.record.find(model.hash) or target.record.current
+    recorded = existing or target.record.find(model.hash) or target.record.searched_vectors
     if recorded and recorded.fields:
         return recorded.fields
     return guess_text_fields(target, sources)

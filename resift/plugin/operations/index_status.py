@@ -64,8 +64,8 @@ def _recorded_vectors(cluster: Cluster) -> Iterator[tuple[IndexRecord, IndexInfo
             if is_ours(field)
         }
         unknown = [IndexInfo(name, (), None, None, None, vector_field=field) for field in types]
-        for vectors in record.known or unknown:
-            yield record, vectors, types.get(vectors.vector_field, "")
+        for info in record.all_vectors or unknown:
+            yield record, info, types.get(info.vector_field, "")
 
 
 def _missing_pipeline_rows(cluster: Cluster, indices_with_vectors: Collection[str]) -> dict[str, StatusRow]:
@@ -122,7 +122,7 @@ def _vector_state(
         return f"{state}: attaching was interrupted", attach
     if covered < documents and is_ours(info.vector_field):
         return state, f"resift verify {name} --repair"
-    if served_models and info == record.current and info.model not in served_models:
+    if served_models and info == record.searched_vectors and info.model not in served_models:
         return f"{state}, which no installation serves", f"{attach} --model DIR, with a model that is installed"
     return state, ""
 
