@@ -168,7 +168,7 @@ def attached(url: str, count: int) -> Iterator[dict[str, Callable[[str], Any]]]:
             installer.install()
             cluster.request("PUT", f"/_search/pipeline/{own}", MIXED)
             undone.callback(cluster.request, "DELETE", f"/_search/pipeline/{own}")
-            remote = RemoteModel(cluster, "rewrite", installer.values)
+            remote = RemoteModel(cluster, "rewrite", installer.template_values)
             SearchAttachment(cluster, corpus.index, own).run(installer.name, remote.model_id)
         yield _ways(corpus, Client(url), Client(ours), name)
 

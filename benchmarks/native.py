@@ -75,7 +75,7 @@ def prepared(url: str, count: int) -> Iterator[dict[str, Ways]]:
             "frozen": pipeline("frozen", native(f"http://127.0.0.1:{frozen.getsockname()[1]}", TIMEOUT_MS)),
             "ml": pipeline("ml", MIXED),
         }
-        remote = RemoteModel(cluster, "rewrite", installer.values)
+        remote = RemoteModel(cluster, "rewrite", installer.template_values)
         SearchAttachment(cluster, corpus.index, pipelines["ml"]).run(installer.name, remote.model_id)
         clients = Client(url), Client(service)
         bodies = {

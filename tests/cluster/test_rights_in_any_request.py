@@ -156,7 +156,9 @@ def secured(secured_node: SecuredNode, packaged: Model, tmp_path_factory: pytest
         )
         try:
             installer.install()
-            made = Secured(node, app, packaged, RemoteModel(installer.cluster, "query", installer.values).model_id)
+            made = Secured(
+                node, app, packaged, RemoteModel(installer.cluster, "query", installer.template_values).model_id
+            )
             made.rewritten = answers
             made.post("/v1/feedback", "anna", session="shared", index=INDEX, query="fire", relevant=["p1", "s1"])
             for session, index in (("own", INDEX), ("public", PUBLIC)):

@@ -131,7 +131,7 @@ def rewritten_node(
     installer = Installer(cluster, Installation(name, model, tuple(FIELDS), f"http://{host}:{server.server_port}"))
     try:
         installer.install()
-        query_model = RemoteModel(installer.cluster, "query", installer.values).model_id
+        query_model = RemoteModel(installer.cluster, "query", installer.template_values).model_id
         node = Node(app, client, name, index, other, query_model, answers)
         node.post("/v1/feedback", session=SESSION, query="fire", relevant=["3"], irrelevant=["8"])
         yield node

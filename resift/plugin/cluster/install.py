@@ -32,7 +32,7 @@ from resift.plugin.cluster.search_pipelines import (
     remove_processor,
     would_be_deleted,
 )
-from resift.plugin.cluster.settings import Change, ClusterSettings
+from resift.plugin.cluster.settings import ClusterSettings, SettingChange
 from resift.plugin.cluster.templates import batch_size, render
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import SETTINGS, mappings
@@ -53,7 +53,7 @@ class Installer:
         key: The API key of the service, or None if the service needs no key.
 
     Attributes:
-        values: The values of the placeholders in the templates of the resources.
+        template_values: The values of the placeholders in the templates of the resources.
 
     Raises:
         BadInput: If the name or the URL of the installation is invalid.
@@ -72,7 +72,7 @@ class Installer:
         self.cluster = Cluster(engine)
         self.settings = ClusterSettings(self.cluster, self.url)
         self.installation = Installation(name, model, installation.fields, self.url, managed)
-        self.values: dict[str, Any] = {
+        self.template_values: dict[str, Any] = {
             "name": name,
             "version": __version__,
             "model": model.hash,
@@ -117,15 +117,17 @@ class Installer:
     def _own_resources(self) -> Iterator[Resource]:
         """Yield all resources that ``resift install`` creates, except the pipelines of individual indices."""
         yield from (Script(self.cluster, self.name, script) for script in SCRIPTS)
-        yield IndexTemplate(self.cluster, self.name, self.values)
+        yield IndexTemplate(self.cluster, self.name, self.template_values)
         if self.missing_plugins:
             return
         for endpoint in REMOTE_MODELS:
-            remote = RemoteModel(self.cluster, endpoint, self.values)
+            remote = RemoteModel(self.cluster, endpoint, self.template_values)
             yield remote
-            self.values[f"{endpoint}_id"] = remote.model_id
+            self.template_values[f"{endpoint}_id"] = remote.model_id
         for kind, suffix in (("ingest", "ingest"), *(("search", suffix) for suffix in PIPELINES)):
-            yield Pipeline(self.cluster, kind, f"{self.name}-{suffix}", *render(f"{suffix}-pipeline", self.values))
+            yield Pipeline(
+                self.cluster, kind, f"{self.name}-{suffix}", *render(f"{suffix}-pipeline", self.template_values)
+            )
 
     def install(self, dry_run: bool = False) -> list[str]:
         """Install Resift in the cluster, or update an existing installation.
@@ -147,7 +149,7 @@ class Installer:
         changes = self.setting_changes()
         # The index template records the original settings, so that ``uninstall`` knows them on any machine. It is
         # written again whenever settings change.
-        self.values["settings_before"] = self.settings.with_originals(self._settings_before(), changes)
+        self.template_values["settings_before"] = self.settings.with_originals(self._settings_before(), changes)
         before = find_installations(self.cluster).get(self.name)
         steps = before.differences(self.installation) if before else []
         steps += [f"{change} (cluster setting)" for change in changes]
@@ -167,7 +169,7 @@ class Installer:
                 continue
             resource.make()
             if records_settings:  # the template now records the original settings, so they can be changed
-                self.cluster.update_settings({change.name: change.then for change in changes})
+                self.cluster.update_settings({change.name: change.new_value for change in changes})
         return steps
 
     def uninstall(self, dry_run: bool = False) -> list[str]:
@@ -213,7 +215,7 @@ class Installer:
 
         An installation consists of the resources that ``resift install`` creates for a service.
         """
-        ids = {f"{self.name}-{endpoint}": self.values[f"{endpoint}_id"] for endpoint in REMOTE_MODELS}
+        ids = {f"{self.name}-{endpoint}": self.template_values[f"{endpoint}_id"] for endpoint in REMOTE_MODELS}
         installed = {**find_installations(self.cluster), self.name: self.installation}
         pipelines = IndexPipelines(self.cluster, dict(sorted(installed.items())), ids)
         index_records = {
@@ -280,10 +282,10 @@ class Installer:
         This is the case if a connector with an API key must be replaced. A connector is the part of a remote model with
         the URL and the key of the service.
         """
-        if self.values["key"] is not None or self.missing_plugins:
+        if self.template_values["key"] is not None or self.missing_plugins:
             return
         for endpoint in REMOTE_MODELS:
-            remote = RemoteModel(self.cluster, endpoint, self.values)
+            remote = RemoteModel(self.cluster, endpoint, self.template_values)
             if remote.installed_key is not None and remote.state() not in ("ok", DEPLOYS_LAZILY, "missing", "foreign"):
                 raise BadInput(
                     f"{remote.kind} {remote.name} must be replaced, and contains an API key",
@@ -291,7 +293,7 @@ class Installer:
                     expected="the key again: --key KEY, or RESIFT_API_KEY",
                 )
 
-    def setting_changes(self) -> list[Change]:
+    def setting_changes(self) -> list[SettingChange]:
         """Return the changes to cluster settings that are necessary before the cluster can call the service.
 
         The result is empty if a provider manages the cluster, or if plugins are missing.
@@ -305,7 +307,7 @@ class Installer:
         The values are recorded in an index template. The result is empty if there is no record.
         """
         for name in (self.name, *self._other_installations()):
-            before = IndexTemplate(self.cluster, name, self.values).settings_before()
+            before = IndexTemplate(self.cluster, name, self.template_values).settings_before()
             if before:
                 return before
         return {}

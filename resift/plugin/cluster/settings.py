@@ -29,32 +29,38 @@ _UNSAFE = re.compile(r"\([^)]*[*+?]\)[*+?{]|\\[1-9]")
 _MAX_PATTERN_LENGTH = 256
 
 
-class Change(NamedTuple):
+class SettingChange(NamedTuple):
     """A change to a cluster setting.
 
     Attributes:
         name: The name of the setting.
-        now: The current value.
-        then: The new value.
-        why: The reason for the change, which is shown to the user.
+        current_value: The current value.
+        new_value: The new value.
+        reason: The reason for the change, which is shown to the user.
     """
 
     name: str
-    now: Any
-    then: Any
-    why: str
+    current_value: Any
+    new_value: Any
+    reason: str
 
     def __str__(self) -> str:
         if self.name not in _LISTS:
-            return f"set {self.name} from {self.now} to {self.then}: {self.why}"
-        text = f"append {self.then[-1]} to {self.name}, which has {len(self.now)} patterns: {self.why}"
-        dropped = [pattern for pattern in self.now if pattern not in self.then]
+            return f"set {self.name} from {self.current_value} to {self.new_value}: {self.reason}"
+        text = (
+            f"append {self.new_value[-1]} to {self.name}, which has {len(self.current_value)} patterns: {self.reason}"
+        )
+        dropped = [pattern for pattern in self.current_value if pattern not in self.new_value]
         if dropped:
             text += f"; and remove {', '.join(dropped)}, which this version of ML Commons refuses in a written list"
         return text
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the change as a JSON object."""
+        return {"name": self.name, "now": self.current_value, "then": self.new_value, "why": self.reason}
 
-def planned_changes(current: Mapping[str, Any], url: str, is_private: bool) -> list[Change]:
+
+def planned_changes(current: Mapping[str, Any], url: str, is_private: bool) -> list[SettingChange]:
     """Return the changes of cluster settings that are needed so that ML Commons can call the service.
 
     Args:
@@ -63,18 +69,18 @@ def planned_changes(current: Mapping[str, Any], url: str, is_private: bool) -> l
         is_private: Whether the service may have a private address.
     """
     changes = []
-    if is_private and (now := current.get(PRIVATE_ADDRESSES)) != "true":
-        why = f"by default, ML Commons refuses private addresses such as {urlsplit(url).hostname}"
-        changes.append(Change(PRIVATE_ADDRESSES, now, "true", why))
+    if is_private and (value := current.get(PRIVATE_ADDRESSES)) != "true":
+        reason = f"by default, ML Commons refuses private addresses such as {urlsplit(url).hostname}"
+        changes.append(SettingChange(PRIVATE_ADDRESSES, value, "true", reason))
     reasons = {TRUSTED_ADDRESSES: "ML Commons calls only the addresses in this list"}
     if is_private and current.get(TRUSTED_PRIVATE_ADDRESSES):
         reasons[TRUSTED_PRIVATE_ADDRESSES] = "ML Commons calls only the private addresses in this list"
-    for name, why in reasons.items():
+    for name, reason in reasons.items():
         patterns = list(current.get(name) or [])
         if not any(_matches(pattern, f"{url}/v1/rewrite") for pattern in patterns):
             # A write replaces the whole list, so the existing patterns must be part of it.
             accepted = accepted_patterns(patterns, current)
-            changes.append(Change(name, patterns, [*accepted, trusted_pattern(url)], why))
+            changes.append(SettingChange(name, patterns, [*accepted, trusted_pattern(url)], reason))
     return changes
 
 
@@ -124,12 +130,12 @@ class ClusterSettings:
     def __init__(self, cluster: Cluster, url: str) -> None:
         self.cluster, self.url, self.pattern = cluster, url, trusted_pattern(url)
 
-    def required_changes(self) -> list[Change]:
+    def required_changes(self) -> list[SettingChange]:
         """Return the changes to cluster settings that are necessary before ML Commons can call the service."""
         is_private = _is_private(urlsplit(self.url).hostname or "")
         return planned_changes(self.cluster.effective_settings(), self.url, is_private)
 
-    def with_originals(self, originals: dict[str, Any], changes: Sequence[Change]) -> dict[str, Any]:
+    def with_originals(self, originals: dict[str, Any], changes: Sequence[SettingChange]) -> dict[str, Any]:
         """Add the original values of settings that are about to change to a record, so that they can be restored later.
 
         Args:
@@ -140,13 +146,13 @@ class ClusterSettings:
             The dictionary ``originals``.
         """
         persistent = self.cluster.persistent_settings() if changes else {}
-        for name, now, _, _ in changes:
-            if name in _LISTS:
-                unchanged = {"unset": name not in persistent, "list": now, "added": []}
-                original = originals.setdefault(name, unchanged)
+        for change in changes:
+            if change.name in _LISTS:
+                unchanged = {"unset": change.name not in persistent, "list": change.current_value, "added": []}
+                original = originals.setdefault(change.name, unchanged)
                 original["added"] = sorted({*original["added"], self.pattern})
             else:
-                originals.setdefault(name, persistent.get(name))
+                originals.setdefault(change.name, persistent.get(change.name))
         return originals
 
     def restoring_changes(self, originals: dict[str, Any]) -> dict[str, Any]:

@@ -99,7 +99,7 @@ class InstallPlan(Plan):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the steps of the installation or removal, and the changes of cluster settings, as a JSON object."""
-        return {"steps": self.steps, "settings": [change._asdict() for change in self.installer.setting_changes()]}
+        return {"steps": self.steps, "settings": [change.to_dict() for change in self.installer.setting_changes()]}
 
     def _run(self, progress: Progress, stop: Stop) -> Result:
         steps = self._work(False)
@@ -285,7 +285,7 @@ def required_install(engine: OpenSearchEngine, service: str | None = None) -> In
             "which needs none"
         )
         raise UnsupportedCluster(f"the cluster lacks {missing}", value=missing, expected=expected)
-    state = RemoteModel(installer.cluster, "rewrite", installer.values).state()
+    state = RemoteModel(installer.cluster, "rewrite", installer.template_values).state()
     _check_unmanaged(installer)
     if state in ("ok", DEPLOYS_LAZILY, "switched off") and not installer.setting_changes():
         return None

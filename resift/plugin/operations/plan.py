@@ -85,11 +85,11 @@ class Result(SimpleNamespace):
     Args:
         lines: Lines of text for the user.
         in_order: Whether everything is in order, so that the command exits with status 0.
-        **figures: Further values. They become attributes, and keys of the JSON output.
+        **values: Further values. They become attributes, and keys of the JSON output.
     """
 
-    def __init__(self, lines: Sequence[str], in_order: bool = True, **figures: Any) -> None:
-        super().__init__(lines=lines, in_order=in_order, **figures)
+    def __init__(self, lines: Sequence[str], in_order: bool = True, **values: Any) -> None:
+        super().__init__(lines=lines, in_order=in_order, **values)
 
     def __str__(self) -> str:
         return "\n".join(self.lines)
