@@ -80,19 +80,19 @@ class SearchDetachment:
         for index, current in current_defaults.items():
             pipeline = self.pipelines.get(current, {})
             rewriter = Rewriter.read(pipeline)
-            if rewriter is not None and rewriter.index in names and index in rewriter.defaults:
+            if not pipeline:
+                if current.startswith(PIPELINE_PREFIX):  # a snapshot restored the index without Resift's pipeline
+                    yield index, None
+            elif rewriter is None:
+                continue
+            elif rewriter.index not in names:
+                if is_created_by_resift(pipeline) and self._is_clone(index, rewriter.index):
+                    yield index, rewriter.defaults.get(rewriter.index)
+            elif index in rewriter.defaults:
                 yield index, self._original_default(index, rewriter)
-            elif (
-                rewriter is not None and is_created_by_resift(pipeline) and self._is_clone(index, rewriter.index, names)
-            ):
-                yield index, rewriter.defaults.get(rewriter.index)
-            elif (not pipeline and current.startswith(PIPELINE_PREFIX)) or (
-                current in self.rewriters and is_created_by_resift(pipeline)
-            ):
-                # The processor does not record the original default: version 0.1 or a template has set the default, or
-                # a snapshot restored the index without the pipeline.
-                base = None if rewriter is None else rewriter.base
-                yield index, base if base in self.pipelines else None
+            elif is_created_by_resift(pipeline):
+                # Version 0.1 or a template has set the default, so the processor does not record the original default.
+                yield index, rewriter.base if rewriter.base in self.pipelines else None
 
     def _original_default(self, index: str, rewriter: Rewriter) -> str | None:
         """Return the default search pipeline that an index had before it was attached, or None if it had none.
@@ -109,7 +109,7 @@ class SearchDetachment:
             before = earlier.defaults.get(index, before)
         return before if before in self.pipelines else None
 
-    def _is_clone(self, index: str, attached_name: str, names: Collection[str]) -> bool:
+    def _is_clone(self, index: str, attached_name: str) -> bool:
         """Return whether an index was cloned from an attached index.
 
         A clone has the default search pipeline of the original index, but a different name. Call this method only for
@@ -118,12 +118,7 @@ class SearchDetachment:
         Args:
             index: The name of the index.
             attached_name: The index, alias or pattern that was attached.
-            names: The names that the user is detaching. If ``attached_name`` is among them, the result is False,
-                because its pipeline is then removed, and :meth:`_defaults_to_restore` handles every index with the
-                pipeline.
         """
-        if attached_name in names:
-            return False
         try:
             return index not in self.cluster.engine.resolve(attached_name)
         except NotFound:
