@@ -59,14 +59,17 @@ class SearchAttachment:
         advise: Whether the message of an error suggests other names to attach, such as an alias of the index.
 
     Attributes:
-        originals: The default search pipelines of the indices without Resift, by index name.
+        own_pipeline: The name of the pipeline that Resift creates for ``name``, if it cannot change another pipeline.
         pipeline: The name of the pipeline that will contain the processor.
-        base: The name of the pipeline that will be copied, or None.
-        sharing: The other indices and templates that use the copied pipeline.
-        changed: The original default pipelines of the indices whose default pipeline will change, by index name.
-        without: The names of the indices whose default pipeline stays without the processor. Their searches are only
-            rewritten if they name :attr:`pipeline`. Empty if ``default`` is True.
-        shared: The effects on searches that also reach other indices, or None if no default pipeline changes.
+        copied_pipeline: The name of the pipeline of which :attr:`pipeline` will be a copy, or None.
+        other_uses: The other indices and templates that use the pipeline that clients use now. For them, the pipeline
+            must stay as it is.
+        original_defaults: The default search pipelines of the indices without Resift, by index name.
+        changed_defaults: The original default pipelines of the indices whose default pipeline will change, by index
+            name.
+        keeps_defaults: Whether a default pipeline stays without the processor. Searches of its index are then only
+            rewritten if they name :attr:`pipeline`. False if ``default`` is True.
+        shared_defaults: The effects on searches that also reach other indices, or None if no default pipeline changes.
 
     Raises:
         IndexNotFound: If the name does not refer to an index.
@@ -76,32 +79,42 @@ class SearchAttachment:
     def __init__(
         self, cluster: Cluster, name: str, pipeline: str | None = None, default: bool = False, advise: bool = True
     ) -> None:
-        self.cluster, self.name, self.default, self.own_name = cluster, name, default, pipeline_name(name)
+        self.cluster, self.name, self.default = cluster, name, default
         self.settings = settings_of(cluster, name)
         self.pipelines = all_pipelines(cluster)
         if pipeline is not None and pipeline not in self.pipelines:
             known = ", ".join(self.pipelines) or "none"
             raise BadInput(f"there is no search pipeline {pipeline!r}", value=pipeline, expected=f"one of: {known}")
-        self.defaults = {index: default_of(settings) for index, settings in self.settings.items()}
-        self.originals = {
-            index: original_default(index, current, self.pipelines) for index, current in self.defaults.items()
+        self.current_defaults = {index: default_of(settings) for index, settings in self.settings.items()}
+        self.original_defaults = {
+            index: original_default(index, current, self.pipelines) for index, current in self.current_defaults.items()
         }
-        chosen = pipeline or self._pipeline_in_use()
-        source = chosen or self._original_pipeline()
-        self.sharing: list[PipelineUse] = []
-        self.base = source if source is not None and self._is_copied(source, chosen) else None
-        self.pipeline = self.own_name if source is None or self.base is not None else source
+
+        # Choose the pipeline that will contain the processor.
+        self.own_pipeline = pipeline_name(name)
+        users_pipeline = pipeline or self._users_pipeline()
+        source = users_pipeline or self._original_pipeline()
+        # If clients must name the pipeline, the default pipeline itself stays as it is, and a copy is made.
+        is_changeable = users_pipeline is not None or default
+        self.other_uses = self._find_other_uses(source) if source is not None and is_changeable else []
+        is_copied = source is not None and (not is_changeable or self._must_copy(source, users_pipeline is not None))
+        self.copied_pipeline = source if is_copied else None
+        self.pipeline = self.own_pipeline if source is None or is_copied else source
         self._check_pipeline(source)
+
+        # Plan the changes of default pipelines.
         self._check_settings()
-        pending = {index: before for index, before in self.originals.items() if not self._is_default(index)}
-        self.changed: dict[str, str | None] = pending if default else {}
-        self.without: list[str] = [] if default else list(pending)
-        self.shared = self._shared_defaults(advise) if self.changed else None
+        without_processor = {
+            index: original for index, original in self.original_defaults.items() if not self._is_default(index)
+        }
+        self.changed_defaults: dict[str, str | None] = without_processor if default else {}
+        self.keeps_defaults = not default and bool(without_processor)
+        self.shared_defaults = self._find_shared_defaults(advise) if self.changed_defaults else None
 
     def _is_default(self, index: str) -> bool:
-        return self.pipeline in self.pipelines and self.defaults[index] == self.pipeline
+        return self.pipeline in self.pipelines and self.current_defaults[index] == self.pipeline
 
-    def _pipeline_in_use(self) -> str | None:
+    def _users_pipeline(self) -> str | None:
         """Return the user's own search pipeline to which an earlier ``resift attach`` has added Resift's processor.
 
         The earlier run must have attached the same index, alias, data stream or pattern.
@@ -111,7 +124,7 @@ class SearchAttachment:
             default search pipeline that does not rewrite these searches. The plan then starts from this default.
         """
         attached = [own for own, pipeline in self.pipelines.items() if self._attached_name(pipeline) == self.name]
-        if not {*self.defaults.values()} <= {None, *attached}:
+        if not {*self.current_defaults.values()} <= {None, *attached}:
             return None
         return next((own for own in attached if not is_created_by_resift(self.pipelines[own])), None)
 
@@ -122,12 +135,12 @@ class SearchAttachment:
             BadInput: If this pipeline does not exist. Also if the default pipelines are to be changed, but the indices
                 have different default pipelines.
         """
-        originals = {*self.originals.values()}
+        originals = {*self.original_defaults.values()}
         if self.default and len(originals) > 1:
             message = (
                 f"the indices of {self.name!r} have different default search pipelines, and would lose all but one"
             )
-            expected = f"{without_default(self.own_name)}; or one index after the other"
+            expected = f"{without_default(self.own_pipeline)}; or one index after the other"
             raise BadInput(message, value=sorted(map(str, originals)), expected=expected)
         # A search of several indices uses this pipeline, too.
         default = common_default(originals)
@@ -136,30 +149,28 @@ class SearchAttachment:
             raise BadInput(message, value=default, expected="an existing pipeline, or no such setting")
         return default
 
-    def _is_copied(self, source: str, chosen: str | None) -> bool:
-        """Return whether Resift's processor is added to a copy of a pipeline, rather than to the pipeline itself.
+    def _must_copy(self, source: str, is_users_pipeline: bool) -> bool:
+        """Return whether Resift must add its processor to a copy of a pipeline, rather than to the pipeline itself.
 
-        A copy is necessary if other indices use the pipeline, for example. The attribute :attr:`sharing` is set to
-        these other uses of the pipeline.
+        A copy is necessary if other indices use the pipeline, for example.
 
         Args:
             source: The name of the pipeline.
-            chosen: The name of the pipeline that the user chose, now or in an earlier run. None if the user chose no
-                pipeline, so that ``source`` is the default search pipeline of the indices.
+            is_users_pipeline: Whether the user chose the pipeline, now or in an earlier run. Otherwise, ``source`` is
+                the default search pipeline of the indices.
         """
-        if chosen is None and not self.default:
+        if self.other_uses or self._belongs_to_other_name(source):
             return True
-        self.sharing = self._other_uses(source)
-        return bool(self.sharing) or self._belongs_to_other_name(source) or (chosen is None and self._uses_copy())
+        return not is_users_pipeline and self._uses_copy()
 
     def _uses_copy(self) -> bool:
         """Return whether an index or a template uses the search pipeline that an earlier ``resift attach`` has created.
 
         Such a pipeline is usually a copy of the original search pipeline, with Resift's processor added.
         """
-        body = self.pipelines.get(self.own_name)
+        body = self.pipelines.get(self.own_pipeline)
         is_copy = body is not None and is_created_by_resift(body) and self._attached_name(body) == self.name
-        return is_copy and bool(uses_of(self.cluster, {self.own_name}, "search pipeline"))
+        return is_copy and bool(uses_of(self.cluster, {self.own_pipeline}, "search pipeline"))
 
     def _belongs_to_other_name(self, pipeline: str) -> bool:
         """Return whether Resift created a search pipeline for a name other than the name to attach.
@@ -182,7 +193,7 @@ class SearchAttachment:
         rewriter = Rewriter.read(pipeline)
         return rewriter.index if rewriter else None
 
-    def _shared_defaults(self, advise: bool) -> SharedDefaults:
+    def _find_shared_defaults(self, advise: bool) -> SharedDefaults:
         """Find out how the new default search pipeline affects searches that also reach other indices.
 
         For example, a search of an alias reaches all indices of the alias. OpenSearch applies no default pipeline to a
@@ -199,10 +210,10 @@ class SearchAttachment:
         """
         names = [rewriter.index for rewriter in read_rewriters(self.pipelines).values()]
         groups = read_groups(self.cluster, names)
-        shared = SharedDefaults(groups, self.pipelines, self.settings, self.pipeline, self.base)
+        shared = SharedDefaults(groups, self.pipelines, self.settings, self.pipeline, self.copied_pipeline)
         if shared.lost:
             together = [name for name in shared.names if advise and self._is_attachable(name)]
-            raise shared.error(self.name, self.own_name, together[:1])
+            raise shared.error(self.name, self.own_pipeline, together[:1])
         return shared
 
     def _is_attachable(self, name: str) -> bool:
@@ -219,7 +230,7 @@ class SearchAttachment:
             return False
         return True
 
-    def _other_uses(self, pipeline: str) -> list[PipelineUse]:
+    def _find_other_uses(self, pipeline: str) -> list[PipelineUse]:
         """Return the places where other indices, or templates that create other indices, use a search pipeline.
 
         Other indices are indices outside of the alias, data stream or pattern that the user attaches.
@@ -258,18 +269,18 @@ class SearchAttachment:
                 because a user's pipeline has the name that Resift would use. Also if the chosen pipeline already
                 rewrites the searches of another index or alias.
         """
-        if self.pipeline == self.own_name and self.name in RESERVED_NAMES:
+        if self.pipeline == self.own_pipeline and self.name in RESERVED_NAMES:
             message = f"{self.name!r} cannot have a pipeline of its own"
             raise BadInput(message, value=self.name, expected="--pipeline NAME")
         existing = self.pipelines.get(self.pipeline)
         if existing is None:
             return
         attached_name = self._attached_name(existing)
-        is_in_use = self.pipeline == source and self.base is None
+        is_in_use = self.pipeline == source and self.copied_pipeline is None
         if attached_name is None and not is_in_use and not is_created_by_resift(existing):
-            message = f"search pipeline {self.own_name} exists, and was not created by Resift"
-            expected = f"--pipeline {self.own_name}, to add the processor to that pipeline"
-            raise BadInput(message, value=self.own_name, expected=expected)
+            message = f"search pipeline {self.own_pipeline} exists, and was not created by Resift"
+            expected = f"--pipeline {self.own_pipeline}, to add the processor to that pipeline"
+            raise BadInput(message, value=self.own_pipeline, expected=expected)
         if attached_name not in (None, self.name):
             message = f"search pipeline {self.pipeline} rewrites the searches of {attached_name}"
             expected = f"resift detach {attached_name} first, or --pipeline NAME"
@@ -293,13 +304,13 @@ class SearchAttachment:
         """Return the planned change of pipelines and settings as a JSON object."""
         return {
             "pipeline": self.pipeline,
-            "copy_of": self.base,
+            "copy_of": self.copied_pipeline,
             "is_new": self.pipeline not in self.pipelines,
-            "settings": {index: {SEARCH_PIPELINE_SETTING: self.pipeline} for index in self.changed},
+            "settings": {index: {SEARCH_PIPELINE_SETTING: self.pipeline} for index in self.changed_defaults},
         }
 
     @property
-    def current(self) -> Rewriter | None:
+    def current_processor(self) -> Rewriter | None:
         """Resift's processor that the search pipeline contains now, or None if the pipeline does not contain it."""
         return Rewriter.read(self.pipelines.get(self.pipeline))
 
@@ -309,7 +320,7 @@ class SearchAttachment:
         Args:
             is_native: Whether the processor of Resift's native plugin is used.
         """
-        source = self.pipelines.get(self.base or self.pipeline, {})
+        source = self.pipelines.get(self.copied_pipeline or self.pipeline, {})
         lines = [f"  pipeline    {self.pipeline}{self._origin()}"]
         processors = with_processor(source, {"resift": {}})["request_processors"]
         names = ["Resift's" if "resift" in processor else next(iter(processor)) for processor in processors]
@@ -320,11 +331,11 @@ class SearchAttachment:
         phase_processors = [next(iter(processor)) for processor in source.get("phase_results_processors", ())]
         if phase_processors:
             lines.append(f"              {', '.join(phase_processors)}: after it, as before")
-        for index, before in self.changed.items():
+        for index, before in self.changed_defaults.items():
             lines.append(
                 f"  setting     {SEARCH_PIPELINE_SETTING} of {index}: {self.pipeline}, instead of {before or 'none'}"
             )
-        if self.without:
+        if self.keeps_defaults:
             lines.append(f"  clients     send search_pipeline={self.pipeline} in searches with a session")
             if is_native:
                 lines.append("              other searches stay as they are, also with --default-pipelines")
@@ -332,9 +343,11 @@ class SearchAttachment:
                 lines.append("              other searches stay as they are; --default-pipelines rewrites them, too")
         else:
             lines.append(f"  cost        {NATIVE_COST if is_native else COST}")
-        if self.changed and self.sharing:
-            lines.append(f"  note        a pattern or list over users of {self.base} and {self.pipeline} gets neither")
-        return [*lines, *(self.shared.lines() if self.shared else ())]
+        if self.changed_defaults and self.other_uses:
+            lines.append(
+                f"  note        a pattern or list over users of {self.copied_pipeline} and {self.pipeline} gets neither"
+            )
+        return [*lines, *(self.shared_defaults.lines() if self.shared_defaults else ())]
 
     def _origin(self) -> str:
         """Describe where the search pipeline comes from, as the end of a line of the plan.
@@ -343,13 +356,13 @@ class SearchAttachment:
             For example, ", a new pipeline", or ", a copy of shop-pipeline, which is also used by index products". Empty
             if the pipeline already exists.
         """
-        if self.base is None:
+        if self.copied_pipeline is None:
             return "" if self.pipeline in self.pipelines else ", a new pipeline"
-        if not self.sharing:
-            other_name = self._belongs_to_other_name(self.base)
-            return f", a copy of {self.base}{', which belongs to another name' if other_name else ''}"
-        users = ", ".join(f"{use.kind} {use.name}" for use in self.sharing[:_SHOWN_USES])
-        return f", a copy of {self.base}, which is also used by {users}"
+        if not self.other_uses:
+            other_name = self._belongs_to_other_name(self.copied_pipeline)
+            return f", a copy of {self.copied_pipeline}{', which belongs to another name' if other_name else ''}"
+        users = ", ".join(f"{use.kind} {use.name}" for use in self.other_uses[:_SHOWN_USES])
+        return f", a copy of {self.copied_pipeline}, which is also used by {users}"
 
     def run_native(self, urls: tuple[str, ...]) -> SearchPipeline:
         """Add the processor of Resift's native plugin to the search pipeline, and change default pipelines as planned.
@@ -392,12 +405,12 @@ class SearchAttachment:
         current = self.cluster.find(f"/_search/pipeline/{quote(self.pipeline, safe='')}", self.pipeline)
         before = Rewriter.read(current)
         # The processor records the original default pipelines before the settings are changed.
-        defaults = {**(before.defaults if before else {}), **self.changed}
-        rewriter = replace(rewriter, defaults=defaults, base=self.base)
-        base = None if self.base is None else self.pipelines[self.base]
+        defaults = {**(before.defaults if before else {}), **self.changed_defaults}
+        rewriter = replace(rewriter, defaults=defaults, base=self.copied_pipeline)
+        base = None if self.copied_pipeline is None else self.pipelines[self.copied_pipeline]
         pipeline = SearchPipeline(self.cluster, self.pipeline, rewriter, model_id, current, base)
         pipeline.make()
-        self.cluster.update_indices_settings(list(self.changed), {SEARCH_PIPELINE_SETTING: self.pipeline})
+        self.cluster.update_indices_settings(list(self.changed_defaults), {SEARCH_PIPELINE_SETTING: self.pipeline})
         return pipeline
 
 
@@ -426,7 +439,7 @@ class SearchPlan(Plan):
     ) -> None:
         self.engine, self.cluster, self.name = engine, Cluster(engine), name
         self.searches = SearchAttachment(self.cluster, name, pipeline, default)
-        self.route = Route(self.cluster, service, self.searches.current)
+        self.route = Route(self.cluster, service, self.searches.current_processor)
         self.with_vectors = {
             index: record for index, record in read_records(self.cluster, name).items() if record.complete_vectors
         }

@@ -216,7 +216,9 @@ class AttachPlan(Plan):
             installation with the model.
         """
         if self.is_native:
-            return searches.run_native(service_urls(self.cluster, self.options.service, searches.current)).name
+            return searches.run_native(
+                service_urls(self.cluster, self.options.service, searches.current_processor)
+            ).name
         installation = find_installation(self.cluster, model.hash)
         if installation is None:
             return None
