@@ -13,7 +13,7 @@ Environment variables:
 
 - ``RESIFT_NODE_USER``: The user of nodes that root starts (default: nobody).
 - ``RESIFT_NODE_HEAP``: The heap of a node (default: 1g).
-- ``RESIFT_NODE_TIMEOUT``: Seconds until a node must answer (default: 180).
+- ``RESIFT_NODE_TIMEOUT``: Seconds until a node must answer (default: 300).
 - ``RESIFT_NODE_VERSION``: Version of OpenSearch (default: 3.6.0).
 """
 
@@ -367,7 +367,7 @@ def _wait_until_healthy(node: Node, nodes: int) -> str:
     Raises:
         NodeUnavailable: If the node stops or is not healthy in time. The message contains the end of the log.
     """
-    patience = float(os.environ.get("RESIFT_NODE_TIMEOUT") or 180)
+    patience = float(os.environ.get("RESIFT_NODE_TIMEOUT") or 300)
     certificates = node.how.certificates if node.how is not None else None
     scheme, context = ("http", None) if certificates is None else ("https", certificates.context())
     deadline = time.monotonic() + patience
