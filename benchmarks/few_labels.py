@@ -1,16 +1,15 @@
 """Compare encoders that learn from few labels: ``RESIFT_DATA=… python benchmarks/few_labels.py [--table] [CORPUS...]``.
 
 10, 50 or 200 random documents of each class of the train split are labelled (all documents of a smaller class). All
-documents of the train split are the database, and 500 random documents of the test split are queries. A hit is relevant
-if it has the class of the query. The table shows mAP x 100 as in docs/results/boew.md, with the standard deviation over
-five draws of the labels (seeds 0 to 4):
+documents of the train split are the database, and 500 random documents of the test split are queries. Documents without
+a text are left out. A hit is relevant if it has the class of the query. The table shows mAP x 100 as in
+docs/results/boew.md, with the standard deviation over five draws of the labels (seeds 0 to 4):
 
 - ``adapted vectors``: ``resift train self --set temperature=0.5`` on the texts of the database, without labels.
 - ``linear SVM``: its class probabilities as vectors, with the softmax temperature T, trained on the labelled texts.
 - ``classes``: ``resift train classes`` with the labelled texts and the adapted vectors. It chooses its settings by
   cross-validation on the labelled texts.
-- ``classes − SVM``: the mean difference from the SVM with the better of both temperatures, which was chosen on the test
-  split.
+- ``classes − SVM``: the mean difference from the SVM with the better temperature, which is known from these queries.
 
 Results are stored in .resift/few_labels, and an interrupted run continues. ``--table`` prints stored results.
 """
@@ -36,7 +35,7 @@ from resift_lab.evaluation.data.labelled import Classes, read_classes
 from resift_lab.evaluation.same_class import same_class_scores
 from resift_lab.training.classes import train_classes
 
-CORPORA = ("r8", "webkb", "20ng")
+CORPORA = {"r8": "Reuters R8", "webkb": "WebKB", "20ng": "20 Newsgroups"}
 NUMBERS, DRAWS, QUERIES = (10, 50, 200), range(5), 500
 TEMPERATURES = (0.25, 0.1)
 RESULTS = Path(".resift/few_labels")
@@ -60,6 +59,17 @@ def draw(labels: Sequence[str], number: int, seed: int) -> list[int]:
     return [int(row) for name in np.unique(names) for row in rng.permutation(np.flatnonzero(names == name))[:number]]
 
 
+def selected(documents: Classes, rows: Sequence[int]) -> Classes:
+    """Return the documents at some positions."""
+    return Classes(*([values[row] for row in rows] for values in (documents.ids, documents.texts, documents.labels)))
+
+
+def without_empty_texts(file: Path) -> Classes:
+    """Read labelled documents, and leave out those without a text. WebKB has 31 of them."""
+    documents = read_classes(file)
+    return selected(documents, [row for row, text in enumerate(documents.texts) if text.strip()])
+
+
 class Corpus:
     """A database and queries, of which the mAP of an encoder is measured.
 
@@ -69,9 +79,8 @@ class Corpus:
 
     def __init__(self, name: str) -> None:
         data = Path(os.environ["RESIFT_DATA"])
-        self.train, test = (read_classes(data / f"{name}.{split}.jsonl.gz") for split in ("train", "test"))
-        chosen = np.random.default_rng(0).permutation(len(test.texts))[:QUERIES]
-        self.queries = Classes(*([values[row] for row in chosen] for values in (test.ids, test.texts, test.labels)))
+        self.train, test = (without_empty_texts(data / f"{name}.{split}.jsonl.gz") for split in ("train", "test"))
+        self.queries = selected(test, np.random.default_rng(0).permutation(len(test.texts))[:QUERIES].tolist())
         self.encoder = load_model(adapted_model(name))
 
     def quality(self, queries: NDArray[np.generic], database: NDArray[np.generic]) -> float:
@@ -82,7 +91,8 @@ class Corpus:
     def figures(self, number: int, seed: int) -> Figures:
         """Return the mAP x 100 of each encoder that is trained on a draw of the labels."""
         rows = draw(self.train.labels, number, seed)
-        texts, labels = ([values[row] for row in rows] for values in (self.train.texts, self.train.labels))
+        labelled = selected(self.train, rows)
+        texts, labels = labelled.texts, labelled.labels
         values: Figures = {}
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, "few.jsonl")
@@ -119,13 +129,14 @@ def measure(name: str) -> None:
 
 def cell(values: Sequence[float]) -> str:
     """Return a mean with the standard deviation of several values."""
-    return f"{np.mean(values):.1f}" + (f" ±{np.std(values, ddof=1):.1f}" if len(values) > 1 else "")
+    mean = round(float(np.mean(values)), 1) + 0.0  # 0.0 instead of -0.0
+    return f"{mean:.1f}" + (f" ±{np.std(values, ddof=1):.1f}" if len(values) > 1 else "")
 
 
 def print_table(names: Sequence[str]) -> None:
     """Print a row for each corpus and number of labels that has stored results."""
     ways = [f"linear SVM, T = {temperature}" for temperature in TEMPERATURES]
-    head = ["", "labels a class", "draws", "adapted vectors, no labels", *ways, "classes", "classes − SVM"]
+    head = ["", "labels per class", "draws", "adapted vectors, no labels", *ways, "classes", "classes − SVM"]
     print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
     for name in names:
         path = RESULTS / f"{name}.json"
@@ -137,7 +148,7 @@ def print_table(names: Sequence[str]) -> None:
                 columns = [cell([values[way] for values in draws]) for way in (*ways, "classes")]
                 columns.append(cell([values["classes"] - values[best] for values in draws]))
                 unlabelled = cell(list(stored["adapted"].values()))
-                print(f"| {' | '.join([name, str(number), str(len(draws)), unlabelled, *columns])} |")
+                print(f"| {' | '.join([CORPORA[name], str(number), str(len(draws)), unlabelled, *columns])} |")
 
 
 def main(arguments: Sequence[str]) -> None:
