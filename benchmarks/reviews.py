@@ -39,6 +39,7 @@ from resift.reviews.log import ReviewLog
 from resift.reviews.ranking import DocumentSet
 from resift.reviews.review import Review
 from resift.reviews.stopping import CONFIDENCE, p_value
+from resift.reviews.stored import StoredSet
 from resift_lab.evaluation.data import Collection, read_collection
 from resift_lab.evaluation.reviews import simulate
 
@@ -85,7 +86,7 @@ class WithVectors(DocumentSet):
         order, (rows, targets) = super()._order(labels, read), self._training(labels)
         if min(targets.sum(), (~targets).sum()) < 2:
             return order
-        by_words = max(classifier.cross_validate(rows, targets) for classifier in (self._words, self._stems))
+        by_words = max(classifier.cross_validate(rows, targets) for classifier in (self._by_words, self._by_stems))
         folds, scores = np.empty(len(rows), int), np.empty(len(rows))
         for side in (targets, ~targets):
             folds[side] = np.arange(side.sum()) % 5
@@ -168,8 +169,9 @@ def compare_memory() -> None:
             for start in range(0, len(documents), 500):
                 assert service.engine.bulk(index, documents[start : start + 500]) == []
             service.engine.refresh(index)
-            by_vectors = large_sets.LargeSet(service.engine, index, ["text"], None, {"match_all": {}})
-            by_words = large_sets.LargeSet(service.engine, index, ["text"], None, {"match_all": {}})
+            stored = StoredSet(service.engine, index, fields=lambda: ["text"])
+            by_vectors = large_sets.LargeSet(stored, {"match_all": {}})
+            by_words = large_sets.LargeSet(stored, {"match_all": {}})
             by_words._knn_clause = lambda labels: None  # type: ignore[method-assign]
             cells = []
             for ranked in (all_in_memory, by_words, by_vectors):
