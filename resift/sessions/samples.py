@@ -126,7 +126,11 @@ class WordSelector:
             except ResiftError:
                 return True  # the search itself will report the error
 
-        return self._enough.get_or_load((info.name, str(headers), orjson.dumps(query)), has_enough_hits)
+        try:
+            key = (info.name, str(headers), orjson.dumps(query, option=orjson.OPT_SERIALIZE_NUMPY))
+        except TypeError:  # not JSON, so the search itself will report the error
+            return True
+        return self._enough.get_or_load(key, has_enough_hits)
 
     def select(self, feedback: Feedback | None, info: IndexInfo, headers: Headers = None) -> dict[str, float]:
         """Select at most 25 expansion words for a query in an index.

@@ -27,7 +27,7 @@ from resift.feedback.judgements import Judgement
 from resift.reranker import Config, create_app
 from resift.service.connect import open_session_store
 from resift.service.search_service import SearchService
-from resift.sessions.samples import MAX_EXPANSION_WORDS
+from resift.sessions.samples import MAX_EXPANSION_WORDS, WordSelector
 from resift.sessions.sessions import Sessions, StoredSession
 
 
@@ -314,6 +314,12 @@ def test_a_mark_finds_more_for_a_query_that_finds_less_than_a_page(client: Flask
     found = ids(post(client, "/v1/search", index=shop, query="tent", session="a", size=20))
     assert found[0] == "tent 0"
     assert "watch" in found
+
+
+@pytest.mark.parametrize("number", [2**70, object()])
+def test_hits_of_a_query_that_is_not_json_are_not_counted(engine: Engine, shop: str, number: object) -> None:
+    query = {"bool": {"must": {"match": {"text": "jacket"}}, "filter": {"range": {"price": {"gt": number}}}}}
+    assert WordSelector(engine).finds_enough(query, engine.info(shop))
 
 
 @pytest.mark.parametrize("search", ["jacket", {"match": {"text": "jacket"}}])
