@@ -91,6 +91,7 @@ def shop(
         for asin, title in PRODUCTS.items():
             native_engine.client.index(index=shop.index, id=asin, body={"asin": asin, "title": title})
         native_engine.refresh(shop.index)
+        shop.log_clicks()  # before the service looks for the log: it remembers for half a second that there is none
         resift("attach", shop.index, "--yes", "--engine", shop.url, "--service", service.url)
         # The first search of a session takes longer than the usual time limit on a busy machine.
         (name, body), *_ = native_engine.client.http.get(f"/_search/pipeline/resift-{shop.index}").items()
@@ -98,7 +99,6 @@ def shop(
         native_engine.client.http.put(f"/_search/pipeline/{name}", body=body)
         marks = {"session": "anna", "query": QUERY, "relevant": ["B02"]}
         post(service.app.test_client(), "/v1/feedback", index=shop.index, **marks)
-        shop.log_clicks()
         yield shop
         resift("detach", shop.index, "--yes", "--engine", shop.url)
         for name in (shop.index, *names):
