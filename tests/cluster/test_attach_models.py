@@ -206,16 +206,20 @@ def test_documents_are_indexed_without_vectors_while_the_service_is_down(
     run("detach", shop.name, opensearch_url)
 
 
-def test_names_with_dots_stay_as_a_client_wrote_them(shop: Index, old: Served, opensearch_url: str) -> None:
+def test_fields_with_dots_and_nested_values_stay_as_a_client_wrote_them(
+    shop: Index, old: Served, opensearch_url: str
+) -> None:
     run("attach", shop.name, opensearch_url, "--model", old.folder, "--default-pipelines")
     written: list[dict[str, Any]] = [
         {"meta.note": "the river", "meta": {"note": "a forest", "code": "A-1"}, "comments": [{"by": "bob"}]},
         {"n": 1, "meta.code": "x"},
         {"comments": [{"says": "fire"}], "meta.note": ["a", "b"]},
+        {"comments": [{"by": "eve", "says": 'a "quoted" \\ line\n\tand \u0001'}, {"says": "é 😀", "by": "bob"}]},
+        {"n": [[3, 1], [2, 4]], "comments": [], "meta": {}},
     ]
     for id, document in enumerate(written):
-        shop.cluster.request("PUT", f"/{shop.name}/_doc/dots-{id}", document)
-        stored = shop.cluster.request("GET", f"/{shop.name}/_doc/dots-{id}")["_source"]
+        shop.cluster.request("PUT", f"/{shop.name}/_doc/nested-{id}", document)
+        stored = shop.cluster.request("GET", f"/{shop.name}/_doc/nested-{id}")["_source"]
         right = old.model.encode_one(document_text(document, shop.engine.info(shop.name).fields))
         # the last digit of a number may differ, depending on the other texts in the batch
         np.testing.assert_allclose(
