@@ -41,10 +41,11 @@ TOPICS = {"fire": "fire bush flame smoke forest tree", "war": "army gun soldier 
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Change to an empty folder without environment settings."""
+    """Change to an empty folder without environment settings of Resift. Settings of the tests' own nodes stay."""
     monkeypatch.chdir(tmp_path)
     for name in list(os.environ):
-        if name.startswith("RESIFT_") or name == "OPENSEARCH_URL":
+        is_of_tests = name.startswith(("RESIFT_NODE_", "RESIFT_REQUIRE_"))
+        if (name.startswith("RESIFT_") and not is_of_tests) or name == "OPENSEARCH_URL":
             monkeypatch.delenv(name)
     return tmp_path
 
