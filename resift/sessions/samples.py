@@ -17,7 +17,7 @@ from resift.contracts.engine import Engine, Headers
 from resift.errors import ResiftError
 from resift.feedback.feedback import Feedback
 from resift.feedback.ridge import Background
-from resift.query.dsl import Body, text_clause
+from resift.query.dsl import PLAIN, Body, text_clause
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 # weight. More words, and lighter words, make searches slower but hardly better.
 MAX_EXPANSION_WORDS = 25
 SMALLEST_WEIGHT = 0.1
-# A query with so many hits needs no expansion words to find more.
+# If a query has at least this number of hits, expansion words match no further documents.
 _ENOUGH_HITS = 10
 _SECONDS = 600.0  # lifetime of samples and counts in the cache
 _CACHED_SAMPLES = 64
@@ -117,7 +117,7 @@ class WordSelector:
             info: The description of the index.
             headers: The HTTP headers of the caller.
         """
-        body = {"query": query, "size": 0, "track_total_hits": _ENOUGH_HITS}
+        body = {"query": query, "size": 0, "track_total_hits": _ENOUGH_HITS, **PLAIN}
 
         def has_enough_hits() -> bool:
             try:

@@ -33,16 +33,16 @@ from resift_lab.training.progress import Progress, StepCounter
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-# Values of w and T that are compared. Of those with the same quality, the first is chosen: a larger weight helps with
-# documents whose words no labelled document contains.
+# Candidates for w and T. If several have the same quality, the first is chosen. Weights are in descending order:
+# a larger weight helps with documents whose words no labelled document contains.
 WEIGHTS = (4.0, 2.0, 1.0, 0.5, 0.25, 0.0)
 TEMPERATURES = (0.5, 0.25, 0.15, 0.1)
-# Choice if no class has two documents.
+# The weight and temperature if cross-validation is impossible, because no class has two documents.
 _DEFAULT = (0.5, 0.25)
-# A word must occur in as many labelled documents. Others cannot help to compare documents.
+# Minimum number of labelled documents that contain a word. A word of a single document cannot connect documents.
 _MIN_DOCUMENTS = 2
 _RIDGE = 1.0
-# Documents whose searches choose w and T.
+# Maximum number of labelled documents that are queries in the cross-validation.
 _JUDGES = 1000
 
 
@@ -235,6 +235,8 @@ def _choose(
         The values of w and T, and the mean average precision by the name of the vectors, see :func:`train_classes`. It
         is empty if no document has a fold.
     """
+    from scipy.special import softmax
+
     names = np.unique(folds[folds >= 0])
     if len(names) < 2:
         return _DEFAULT, {}
@@ -259,15 +261,9 @@ def _choose(
         return float(np.nanmean(np.concatenate(values)))
 
     qualities = {
-        (weight, temperature): quality(softmax((by_words + weight * by_vectors) / temperature))
+        (weight, temperature): quality(softmax((by_words + weight * by_vectors) / temperature, axis=1))
         for weight, temperature in product(WEIGHTS, TEMPERATURES)
     }
     best = max(qualities, key=qualities.__getitem__)
     words = max(qualities[0.0, temperature] for temperature in TEMPERATURES)
     return best, {"vectors": quality(documents.vectors), "words": words, "trained": qualities[best]}
-
-
-def softmax(scores: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the softmax of each row of scores, shape (n, C)."""
-    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=1, keepdims=True))

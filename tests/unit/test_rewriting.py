@@ -179,7 +179,7 @@ def test_words_are_part_of_the_query_of_a_scroll(slice: dict[str, Any]) -> None:
 
 
 def knowledge_with(grade: float) -> Knowledge:
-    """What is known in a session whose only judgement has a grade below 0."""
+    """Return the knowledge of a session with a single judgement, which has this grade."""
     documents = [JudgedDocument(Judgement("i", "bad", grade), VECTOR, "")]
     feedback = Feedback.learn(np.zeros((0, 3), np.float32), VECTOR[None], grades=[grade])
     return Knowledge(text="bush fire", fields=FIELDS, judged=("bad",), documents=documents, feedback=feedback)
