@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from attached_index import COUNT, MAPPINGS, Index, assert_right, other, own, run, shop
 from click.testing import CliRunner
 
-from resift import Model
+from resift import Model, WordVectors, build_model
 from resift.cli.main import main
 from resift.contracts.documents import IndexInfo
+from resift.encoders.tables import build_table
 from resift.errors import BadInput
 from resift.ingest.stopping import Stop
 from resift.plugin.cluster.target_index import find_targets
@@ -75,11 +78,13 @@ def test_without_scipy_attaching_plans_nothing_and_names_the_package(
 
 
 def test_vectors_that_do_not_help_are_only_written_with_force(
-    shop: Index, own: tuple[Model, str], opensearch_url: str
+    shop: Index, vectors: WordVectors, tmp_path: Path, opensearch_url: str
 ) -> None:
-    """The documents of the index are random words, which no vectors can relate."""
+    """All words have the same vector, and so have all documents: similarity cannot change any ranking."""
+    model = build_model("mean", build_table(list(vectors.words), np.ones_like(vectors.rows())))
     before = shop.mapping(), shop.settings(), shop.documents()
-    command = ["attach", shop.name, "--engine", opensearch_url, "--yes", "--vectors", "--model", own[1]]
+    folder = str(model.save(tmp_path / "model"))
+    command = ["attach", shop.name, "--engine", opensearch_url, "--yes", "--vectors", "--model", folder]
     stopped = CliRunner().invoke(main, command)
     assert stopped.exit_code == 2
     assert f"vectors do not improve the searches of {shop.name}, so nothing was written (nDCG@10 of" in stopped.output
