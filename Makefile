@@ -98,6 +98,7 @@ bench-quick: .venv/dev
 # Kill and freeze nodes and services under load, and report lost data and failed requests. CHAOS=--short for one minute.
 chaos: .venv/dev
 	$(BIN)/python benchmarks/chaos.py $(CHAOS)
+	$(BIN)/python benchmarks/restart.py
 
 # Measure indices of 10,000 to 1,000,000 documents. SCALE="--documents 10000,50000" for fewer, "--nodes 3" for three nodes.
 scale: .venv/dev

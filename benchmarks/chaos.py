@@ -1,12 +1,11 @@
 """Kill and freeze nodes and services under load: ``python benchmarks/chaos.py [--short]``, or ``make chaos``.
 
 The setup is a cluster of three nodes, an index with Resift and its default search pipeline, a copy of the index without
-Resift (the twin), and two Resift services with their sessions in the cluster. First, 50 clients in sessions search
-before and after a restart of a service (``chaos_restart.py``). Then clients search, write and mark with the same
-frequency on the index and on the twin, while nodes and services fail in turn. Prints latencies and errors of each kind
-of client, and a verdict. The exit status is 1 if a line of the verdict fails, and 2 if no OpenSearch node can be
+Resift (the twin), and two Resift services with their sessions in the cluster. Clients search, write and mark with the
+same frequency on the index and on the twin, while nodes and services fail in turn. Prints latencies and errors of each
+kind of client, and a verdict. The exit status is 1 if a line of the verdict fails, and 2 if no OpenSearch node can be
 started. The steps take four minutes with three nodes, or half a minute with two nodes (``--short``), in addition to the
-start of the nodes.
+start of the nodes. ``restart.py`` measures many clients at a service that has restarted.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-import chaos_restart
 from chaos_cluster import LATER, NAME, Cluster, node, set_up
 from chaos_load import CALM, FIRST, GUARDED, NODES, SERVICE, Client, Indexing, Log, clients
 from chaos_verdict import Counts, Line, latencies, verdict
@@ -182,7 +180,6 @@ def run(steps: list[Step], say: Callable[[str], None] = print) -> list[Line]:
     nodes = 2 if steps is SHORT else 3
     with set_up(documents[:FIRST], documents[:LATER_COUNT], nodes) as cluster:
         tell(f"{nodes} nodes, two services, {FIRST} documents in the index and in its twin")
-        restarted = list(chaos_restart.verdict(cluster, tell))
         texts = itertools.cycle(documents[FIRST:])
         counts = Counts()
         indexing = Indexing(cluster, iter(texts), 30)
@@ -202,7 +199,7 @@ def run(steps: list[Step], say: Callable[[str], None] = print) -> list[Line]:
         counts.finish(cluster, log)
         for line in latencies(log):
             say(line)
-        return [*restarted, *verdict(cluster, log, indexing, status, counts, short=steps is SHORT)]
+        return verdict(cluster, log, indexing, status, counts, short=steps is SHORT)
 
 
 def go_through(step: Step, cluster: Cluster, log: Log, working: list[Client], counts: Counts) -> None:
