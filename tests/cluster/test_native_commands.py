@@ -12,7 +12,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -78,6 +78,20 @@ class Distribution:
     version: str
     variables: dict[str, str]
 
+    def run(self, commands: str, variables: Mapping[str, str], **user: Any) -> None:
+        """Run commands of a shell in the folder.
+
+        Args:
+            commands: The commands.
+            variables: Further environment variables.
+            **user: Arguments that let ``subprocess`` run them as another user.
+        """
+        environment = {**self.variables, **variables}
+        done = subprocess.run(
+            ["bash", "-ec", commands], cwd=self.home, env=environment, capture_output=True, text=True, **user
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
 
 @pytest.fixture
 def distribution() -> Iterator[Distribution]:
@@ -95,8 +109,8 @@ def distribution() -> Iterator[Distribution]:
 
 
 @contextmanager
-def running(home: Path) -> Iterator[str]:
-    """Yield the URL of a node that runs a distribution and has the index ``blog``."""
+def running(home: Path) -> Iterator[Any]:
+    """Yield a node that runs a distribution and has the index ``blog``."""
     with needed() as node:
         started = node.start(quick=True, heap="768m", home=home)
     try:
@@ -104,7 +118,7 @@ def running(home: Path) -> Iterator[str]:
             engine.client.indices.create(index="blog", body={"settings": {"number_of_replicas": 0}})
             for one, (body, _) in POSTS.items():
                 engine.client.index(index="blog", id=one, body={"body": body}, refresh=True)
-        yield started.url
+        yield started
     finally:
         started.stop()
 
@@ -113,6 +127,7 @@ def test_four_commands_from_the_archive_to_a_search_that_follows_its_session(
     distribution: Distribution, here: Path
 ) -> None:
     from native_plugin import plugin_archive
+    from node_assembly import node_user
     from node_releases import NEWEST
 
     with closing(socket.socket()) as taken:
@@ -125,21 +140,17 @@ def test_four_commands_from_the_archive_to_a_search_that_follows_its_session(
     archive = here / f"resift-{distribution.version}.zip"
     shutil.copy(plugin_archive(distribution.version), archive)
     install = first.partition("#")[0].replace(f"file:///tmp/resift-{NEWEST}.zip", f"file://{archive}")
-    add_key, _reload = keystore.strip().splitlines()  # the node, which starts afterwards, need not reload the keystore
-    done = subprocess.run(
-        ["bash", "-ec", f"{install}\n{add_key}"],
-        cwd=distribution.home,
-        env={**distribution.variables, "RESIFT_API_KEY": KEY},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    distribution.run(install, {})
     served = "\n".join(others).replace("resift serve &", f"resift serve 2> serve.log &\n{WAIT}")
     program = here / "bin" / "resift"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m resift "$@"\n')
     program.chmod(0o755)
-    with running(distribution.home) as url:
+    with running(distribution.home) as node:
+        # The node has started without a key, and reads it when the keystore is loaded again.
+        url, config = node.url, str(node.run / "config")
+        variables = {"OPENSEARCH_PATH_CONF": config, "OPENSEARCH_URL": url, "RESIFT_API_KEY": KEY}
+        distribution.run(keystore, variables, **node_user())
         done = subprocess.run(
             ["bash", "-e", "-c", SHELL + served + REPEATED.format(search=search)],
             env={**os.environ, "OPENSEARCH_URL": url, "RESIFT_API_KEY": KEY},
@@ -151,7 +162,7 @@ def test_four_commands_from_the_archive_to_a_search_that_follows_its_session(
         assert "route       Resift's plugin, which all nodes have" in done.stdout
         hits = json.loads(done.stdout.splitlines()[-1])["hits"]["hits"]
         assert (hits[0]["_id"], hits[0]["matched_queries"]) == ("3", ["resift"])
-        # The service requires the key, so the node has read it from its keystore.
+        # The service requires the key, so the node has it.
         with closing(OpenSearchEngine(url)) as engine:
             stats = Cluster(engine).request("GET", "/_plugins/_resift/stats")
         assert stats["searches"]["failed"]["unauthorized"] == 0
