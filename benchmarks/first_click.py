@@ -210,8 +210,8 @@ def gains_of(searched: Searched, user: str) -> dict[str, NDArray[np.float64]]:
     return {way: np.array(values) for way, values in gains.items()}
 
 
-def cell(collections: Sequence[NDArray[np.float64]]) -> str:
-    """Return the mean gain with its 95 % interval, and the share of queries that lose. Collections count alike.
+def mean_gain(collections: Sequence[NDArray[np.float64]]) -> str:
+    """Return the mean gain with its 95 % interval as text. Collections count alike.
 
     Args:
         collections: For each collection the gain of each query.
@@ -219,25 +219,45 @@ def cell(collections: Sequence[NDArray[np.float64]]) -> str:
     rng = np.random.default_rng(0)
     drawn = [[rng.choice(gains, len(gains)).mean() for gains in collections] for _ in range(DRAWS)]
     low, high = np.quantile(np.mean(drawn, axis=1), [0.025, 0.975])
-    mean = np.mean([gains.mean() for gains in collections])
-    return f"{mean:.1f} ({low:.1f} to {high:.1f}), {100 * np.mean([(g < LOSS).mean() for g in collections]):.0f} %"
+    return f"{np.mean([gains.mean() for gains in collections]):.1f} ({low:.1f} to {high:.1f})"
+
+
+def share_that_loses(collections: Sequence[NDArray[np.float64]]) -> str:
+    """Return the share of queries that lose more than 5 points as text. Collections count alike.
+
+    Args:
+        collections: For each collection the gain of each query.
+    """
+    return f"{100 * np.mean([(gains < LOSS).mean() for gains in collections]):.0f} %"
+
+
+def print_rows(name: str, user: str, collections: Sequence[dict[str, NDArray[np.float64]]]) -> None:
+    """Print the rows of a simulated user: the gain of each way to choose words, and the share of queries that lose.
+
+    Args:
+        name: The collection, or the group of collections.
+        user: The simulated user, one of USERS.
+        collections: For each collection the gain of each query, by way.
+    """
+    for measure, cell in (("gain", mean_gain), ("queries that lose", share_that_loses)):
+        cells = (cell([gains[way] for gains in collections]) for way in WAYS)
+        print("|", " | ".join([name, user, measure, *cells]), "|", flush=True)
 
 
 def main(arguments: Sequence[str]) -> None:
     """Print the table of the collections that the arguments name, and of the means of both groups of collections."""
-    print(f"| | user | {' | '.join(WAYS)} |\n|{'---|' * (2 + len(WAYS))}")
+    print(f"| | user | | {' | '.join(WAYS)} |\n|{'---|' * (3 + len(WAYS))}")
     measured: dict[tuple[str, str], dict[str, NDArray[np.float64]]] = {}
     for name in arguments or (*TUNED_ON, *HELD_OUT):
         searched = Searched(Path(os.environ["RESIFT_DATA"]) / name)
         for user in USERS:
-            measured[name, user] = gains = gains_of(searched, user)
-            print("|", " | ".join([name, user, *(cell([gains[way]]) for way in WAYS)]), "|", flush=True)
+            measured[name, user] = gains_of(searched, user)
+            print_rows(name, user, [measured[name, user]])
     for group, names in (("mean, tuned on", TUNED_ON), ("mean, held out", HELD_OUT)):
         for user in USERS:
             gains_by_name = [measured[name, user] for name in names if (name, user) in measured]
             if gains_by_name:
-                cells = (cell([gains[way] for gains in gains_by_name]) for way in WAYS)
-                print("|", " | ".join([group, user, *cells]), "|", flush=True)
+                print_rows(group, user, gains_by_name)
 
 
 if __name__ == "__main__":

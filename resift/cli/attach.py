@@ -89,8 +89,10 @@ def attach(
     has learned from marks and clicks. With --default-pipelines, the processor rewrites all searches of INDEX. Nothing
     is written to the index unless you pass --vectors.
 
-    If all nodes have Resift's OpenSearch plugin, its processor is used. Otherwise, the processor ml_inference of ML
-    Commons is used. If the searches are now rewritten by the other of the two processors, it is replaced.
+    If all nodes have Resift's OpenSearch plugin, its processor is used, and you do not need `resift install`.
+    Otherwise, the processor ml_inference of ML Commons is used, and this command also carries out `resift install` if
+    the cluster has no installation. If the searches are now rewritten by the other of the two processors, it is
+    replaced.
 
     The command shows its plan and asks for confirmation before it changes anything. Clients can search and write while
     the command runs. If the command is interrupted, run it again to continue. Run `resift detach` to undo all changes.

@@ -119,7 +119,9 @@ def install(url: str, dry_run: bool, settings: bool, as_json: bool, old_service:
     The command installs index templates, scripts, remote models and pipelines in the cluster. If a cluster-wide setting
     must change, the command first shows the current value, the new value and the reason, and asks for confirmation.
 
-    If all nodes have Resift's OpenSearch plugin, `resift attach` does not need this command.
+    You need not run this command before `resift attach`. With Resift's OpenSearch plugin on all nodes, nothing must be
+    installed. Without the plugin, `resift attach` installs what is missing. Run this command first if the cluster must
+    send an API key, if a provider manages it, or if an ingest pipeline should encode documents.
 
     The cluster remembers your options: the model, the text fields, the URL of the service, the name of the installation
     and the provider that manages the cluster. If you run the command again, options that you leave out keep their
