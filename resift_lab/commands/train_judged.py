@@ -108,6 +108,7 @@ def reranker_command(
     with ExitStack() as stack:
         if index is None:
             data, candidates = read_split_collection(str(source.folder), source.shares), None
+            _warn_of_skipped(data)
             served = _served(searched, data.collection.documents)
         else:
             engine = stack.enter_context(engine_at(source.source.engine))
@@ -254,6 +255,13 @@ def _judged(source: _QuerySource, engine: Engine, index: str, pool: int) -> tupl
     return split_in_blocks(collection, source.shares), judged.candidates
 
 
+def _warn_of_skipped(data: SplitCollection) -> None:
+    """Print how many queries of a folder are not used, because no document is relevant to them."""
+    if data.collection.skipped:
+        reason = "because no document is relevant to them"
+        click.echo(f"warning: {data.collection.skipped} queries were not used, {reason}", err=True)
+
+
 def _mixed(vectors: WeightedVectors, documents: list[str], spelling: tuple[int, float]) -> WordVectors:
     """Combine several tables of word vectors into one table with the words of the documents.
 
@@ -323,6 +331,7 @@ def emboost_command(
 
     started, options = time.perf_counter(), EmBoostOptions(**settings)
     data = read_split_collection(folder, shares)
+    _warn_of_skipped(data)
     table = _mixed(vectors, data.collection.documents, EMBOOST_SPELLING)
     blocks = [load_vectors(name).dim for name, _ in vectors]
     # The remaining dimensions of the mixture are those of the spelling.

@@ -39,7 +39,8 @@ def judged_collection(engine: Engine, judgements: Sequence[Judgement], index: st
     """Make a test collection from the judgements in an index.
 
     The engine runs each query again to find candidate documents. If a document was judged several times for the same
-    query, the grades are added. Queries without a relevant document are left out and counted in ``collection.skipped``.
+    query, the grades are added. Queries without a relevant document, for example because it was deleted, are left out
+    and counted in ``collection.skipped``.
 
     Args:
         engine: The engine that holds the index.
@@ -66,6 +67,7 @@ def judged_collection(engine: Engine, judgements: Sequence[Judgement], index: st
         best = [positions[id] for id in _best_hits(engine, index, query, fields, pool) if id in positions]
         candidates.append(_candidates(graded, best, pool, len(texts)))
     queries = list(relevant)
+    judged_queries = {judgement.query.strip() for judgement in judgements} - {""}
     collection = Collection(
         index,
         list(texts),
@@ -73,7 +75,7 @@ def judged_collection(engine: Engine, judgements: Sequence[Judgement], index: st
         queries,
         queries,
         list(relevant.values()),
-        len(grades) - len(relevant),
+        len(judged_queries) - len(relevant),
     )
     return JudgedCollection(
         collection, candidates, sum(judgement.document not in positions for judgement in judgements)

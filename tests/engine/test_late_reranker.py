@@ -247,6 +247,7 @@ def test_learning_from_what_sessions_judged(
         ]
         sessions.add(f"s{number}", query, marks)
     sessions.add("bad", "no luck", [Judgement(index, "d0", -1), Judgement(index, "deleted", 1)])
+    sessions.add("gone", "when was it", [Judgement(index, "deleted", 1)])
     opened.close()
     table.save(tmp_path / "vectors")
     out = tmp_path / "out"
@@ -259,8 +260,8 @@ def test_learning_from_what_sessions_judged(
     train += ["--model", tmp_path / "model"]
     ran = resift(*train, "--from-feedback", index)
     assert ran.exit_code == 0, ran.output
-    assert "400 queries with a relevant document (skipped: 1 queries without" in ran.output
-    assert "1 judgements of deleted documents)" in ran.output
+    assert "400 queries with a relevant document (skipped: 2 queries without" in ran.output
+    assert "2 judgements of deleted documents)" in ran.output
     right = LateInteraction.load(out)
     assert set(fingerprints_in(right.info)) == set(fingerprints(found.queries))
     assert (right.indices, right.info["beside"]) == ((index,), model.hash)

@@ -255,10 +255,13 @@ def test_the_command_uses_the_parts_of_a_folder(tmp_path: Path, table: WordVecto
     table.save(tmp_path / "vectors")
     parts = {"qrels/train.tsv": list(range(280)), "qrels/test.tsv": list(range(280, 400))}
     data, out = folder(tmp_path / "data", parts), tmp_path / "out"
+    with (data / "queries.jsonl").open("a", encoding="utf-8") as file:
+        file.write('\n{"_id": "odd", "text": "nobody judged this"}')
     train = ["train", "reranker", "--collection", data, "--vectors", tmp_path / "vectors", "--set", "pool=20"]
     ran = resift(*train, "--set", "negatives=8", "--set", "rate=0.003", "--out", out)
     assert ran.exit_code == 0, ran.output
     assert "120 held out" in ran.output
+    assert "1 queries were not used, because no document is relevant to them" in ran.stderr
     model = LateInteraction.load(out)
     found = collection()
     assert set(fingerprints_in(model.info)) == set(fingerprints(found.queries[:280]))

@@ -77,7 +77,8 @@ def join_parts(parts: dict[str, Collection]) -> SplitCollection:
     Args:
         parts: The collections ``train`` and optionally ``dev`` and ``test``, which have the same documents. Without
             ``dev``, a tenth of the training queries become validation queries. Without ``test``, the split has no test
-            queries.
+            queries. Each part counts as skipped the queries of the other parts, too, because all share one file of
+            queries. The joined collection counts the queries that have no relevant document in any part.
     """
     ends = np.cumsum([0, *(len(part.queries) for part in parts.values())])
     positions: dict[str, Positions] = {
@@ -87,11 +88,12 @@ def join_parts(parts: dict[str, Collection]) -> SplitCollection:
     if validation is None:
         blocks = block_split(parts["train"], (90, 10, 0))
         train, validation = blocks.train, blocks.validation
+    query_ids = [id for part in parts.values() for id in part.query_ids]
     collection = replace(
         parts["train"],
-        query_ids=[id for part in parts.values() for id in part.query_ids],
+        query_ids=query_ids,
         queries=[query for part in parts.values() for query in part.queries],
         grades=[grades for part in parts.values() for grades in part.grades],
-        skipped=0,
+        skipped=len(parts["train"].query_ids) + parts["train"].skipped - len(set(query_ids)),
     )
     return SplitCollection(collection, Split(train, validation, positions.get("test", np.zeros(0, np.int64))), False)
