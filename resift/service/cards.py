@@ -53,7 +53,9 @@ _MAX_DISTINCT_SHARE = 0.5
 _MAX_LISTED_VALUES = 20
 """Maximum number of distinct values of a facet without ranges, unless its name is a preferred fact (``brand``)."""
 _MAX_VALUES_OF_DOCUMENT = 16
-"""Mean number of values of a document. A field with more, such as a vector, is neither a facet nor a fact."""
+"""Mean number of values of a document. A field with more, such as a sparse vector, is neither a facet nor a fact."""
+_MIN_DIMENSIONS = 3
+"""Number of values of a document from which on numbers with decimals may be a vector."""
 _MAX_RANGES = 5
 """Ranges into which a numeric or date field is divided."""
 
@@ -457,18 +459,36 @@ def short_fields(sources: Sequence[Mapping[str, Any]], exact: Sequence[str], tex
 def _field(sources: Sequence[Mapping[str, Any]], name: str) -> Field | None:
     """Return a field with its values in some documents.
 
-    The result is None if no document has a value, or if the documents have more than 16 values on average, as in a
-    vector.
+    The result is None if no document has a value, if the values are vectors, or if the documents have more than 16
+    values on average.
 
     Args:
         sources: The ``_source`` of the documents.
         name: The name of the field.
     """
     values = [list(values_of(source, _stem(name))) for source in sources]
-    if sum(map(len, values)) > _MAX_VALUES_OF_DOCUMENT * len(values):
+    if sum(map(len, values)) > _MAX_VALUES_OF_DOCUMENT * len(values) or _are_vectors(values):
         return None
     counts = Counter(value for listed in values for value in listed if isinstance(value, (str, int, float)))
     return Field(name, sum(map(bool, values)) / len(values), counts) if counts else None
+
+
+def _are_vectors(values: Sequence[Sequence[Any]]) -> bool:
+    """Return whether the values of a field look like vectors.
+
+    Vectors have the same number of dimensions in all documents, at least three. Some of their numbers have decimals.
+
+    Args:
+        values: The values of the field in each document. Documents without a value are ignored.
+    """
+    numbers = [value for listed in values for value in listed]
+    dimensions = {len(listed) for listed in values if listed}
+    return (
+        len(dimensions) == 1
+        and min(dimensions) >= _MIN_DIMENSIONS
+        and all(isinstance(value, (int, float)) for value in numbers)
+        and any(isinstance(value, float) and not value.is_integer() for value in numbers)
+    )
 
 
 def choose_facets(fields: Sequence[Field]) -> Facets:

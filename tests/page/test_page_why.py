@@ -16,6 +16,12 @@ import('/static/hits.js').then(({ arrow, places, sentence }) => done(cases.map((
   return { ...arrow(found, 'BM25'), said: sentence(found, one.because, one) };
 })), (error) => done(String(error)));
 """
+NAME = """
+const [facts, text, learned, done] = arguments;
+const title = { textContent: 'Alpena warm shoes' }, snippet = { textContent: text };
+const card = { hit: { resift: { card: { facts } } }, title, snippet };
+import('/static/hits.js').then(({ shownWords }) => done(shownWords(card, learned)), (error) => done(String(error)));
+"""
 
 
 def cases() -> list[dict[str, Any]]:
@@ -72,3 +78,11 @@ def test_cards_of_a_session_name_the_mark_and_its_words(page: Page) -> None:
     words = [why.rpartition(": ")[2] for why in page.texts("#right .why:has(q)") if not why.endswith(tuple(marked))]
     assert any(words)
     assert {word for phrases in words for word in phrases.replace(",", "").split()} <= learned
+
+
+def test_a_reason_names_each_word_once_and_those_of_titles_and_facts_first(page: Page) -> None:
+    page.open()
+    text = "Warm shoes with a rubber sole, made by Alpena."
+    learned = ["rubber", "sole", "warm", "alpena", "clear"]
+    assert page.run_async(NAME, {"brand": "Alpena"}, text, learned) == ["alpena warm", "rubber sole"]
+    assert page.run_async(NAME, {"color": "Clear"}, text, learned) == ["alpena warm", "clear", "rubber sole"]

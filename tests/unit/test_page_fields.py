@@ -127,10 +127,17 @@ def test_facets_are_fields_with_few_values_and_ranges_of_numbers_and_dates() -> 
     assert card["facts"] == {"price": "5.0", "brand": "A", "added": "2010-01-05"}
 
 
-def test_vectors_are_neither_facets_nor_facts() -> None:
-    sources = [{"name": f"Lamp {n}", "embedding": [n / 7, *[0.5] * 31], "stock": n % 3} for n in range(12)]
+@pytest.mark.parametrize("dimensions", [3, 16, 32])
+def test_vectors_are_neither_facets_nor_facts(dimensions: int) -> None:
+    vector = [0.5] * (dimensions - 1)
+    sources = [{"name": f"Lamp {n}", "embedding": [n / 7, *vector], "stock": n % 3} for n in range(12)]
     chosen = choose_card_fields(sources, ["name"], [])
     assert (chosen.facets, chosen.facts) == (("stock",), ("stock",))
+
+
+def test_lists_of_different_lengths_or_of_integers_are_no_vectors() -> None:
+    sources = [{"sizes": [36, 37, 38 + n % 3], "prices": [9.5, 19.5, 24.5][: 1 + n % 3]} for n in range(12)]
+    assert set(choose_card_fields(sources, [], []).facets) == {"sizes", "prices"}
 
 
 def test_brands_are_a_facet_even_if_there_are_many() -> None:

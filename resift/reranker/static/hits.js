@@ -157,11 +157,14 @@ function explain(card, ranks, { learned, ...how } = {}) {
   card.why.replaceChildren(text, ...(like ? [element("q", { dir: "auto" }, cut(like, 90)), end] : []));
 }
 
-/** Return up to three phrases of expansion words that occur on a card: of its title and facts first, in the order of the texts. */
-function shownWords({ hit, title, snippet }, learned) {
-  const words = new Set(learned), texts = [title.textContent, ...Object.values(hit.resift.card.facts ?? {}), snippet.textContent];
-  const text = texts.join("\n").toLocaleLowerCase().replace(/[\p{L}\p{N}]+/gu, (word) => words.has(word) ? word : "\n");
-  return [...new Set(text.split(/[^\p{L}\p{N} ]+/u).map((one) => one.trim()).filter(Boolean))].slice(0, 3);
+/**
+ * Return up to three phrases of expansion words that occur on a card: of its title and facts first, in the order of the texts.
+ * Phrases that an earlier phrase contains are left out.
+ */
+export function shownWords({ hit, title, snippet }, learned) {
+  const text = [title.textContent, ...Object.values(hit.resift.card.facts ?? {}), snippet.textContent].join("\n").toLocaleLowerCase()
+    .replace(/[\p{L}\p{N}]+/gu, (word) => learned.includes(word) ? word : "\n");
+  return text.split(/[^\p{L}\p{N} ]+/u).map((one) => one.trim()).filter((one, at, all) => one && !all.slice(0, at).join().includes(one)).slice(0, 3);
 }
 
 export function showText(card, text) {
