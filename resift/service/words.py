@@ -248,7 +248,11 @@ class SampledWords:
         try:
             sources = self._sources(info, headers)
             texts = (document_text(source, info.fields)[:_MAX_DOCUMENT_CHARACTERS] for source in sources)
-            documents = [tuple(dict.fromkeys(tokenize(text))) for text in texts]
+            # Equal words of different documents become the same string. Otherwise they would need about 20 MB.
+            known: dict[str, str] = {}
+            documents = [
+                tuple(known.setdefault(word, word) for word in dict.fromkeys(tokenize(text))) for text in texts
+            ]
             frequency = Counter(word for document in documents for word in document)
             speller, vocabulary = Speller(dict(frequency.most_common())), self._vocabulary(documents, info, headers)
             words = IndexWords(speller, vocabulary, self.clock(), _titles(sources, info))
