@@ -15,9 +15,10 @@ Plot = tuple[Path, str]  # the file of a plot, and its alternative text
 
 # prefixes of the names of rows that are drawn, and their labels in the legend
 DRAWN = {
-    "RO-BoEW,": "RO-BoEW (labels)",
+    "linear SVM on tf-idf, T = 0.25": "linear SVM (labels)",
+    "RO-BoEW,": "RO-BoEW, our variant (labels)",
     "RN-BoF, 16": "RN-BoF (labels)",
-    "untied RO-BoEW,": "untied RO-BoEW (labels)",
+    "RO-BoEW as published, ": "RO-BoEW as published (labels)",
     "self-supervised": "adapted, without labels",
     "PV-DBOW": "paragraph vectors",
     "LSI": "LSI",
@@ -34,7 +35,7 @@ def is_drawable(title: str, found: Reports) -> bool:
 
 def label_of(row: str) -> str | None:
     """Return the label of a row's curve, or None if the row has no curve."""
-    if row.endswith(", resift-en"):
+    if row.endswith(", resift-en") or "Euclidean" in row:
         return None
     return next((label for start, label in DRAWN.items() if row.startswith(start)), None)
 

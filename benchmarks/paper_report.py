@@ -17,6 +17,7 @@ from resift.encoders.builders import build_model
 from resift.encoders.registry import load_model
 from resift.vectors.table import WordVectors
 
+DIFFERS = "the paper has"  # heading of the column that says how rows differ from the paper
 MAP_DOCUMENTS = 2000  # number of documents in a t-SNE map
 # a word in a table's title → the page of the table; all other tables are on the page "boew"
 PAGES = {
@@ -130,7 +131,7 @@ def section(together: Sequence[Filled], folder: Path) -> str:
     """Return a table with its title, note and plots in Markdown.
 
     A table without plots gets a dot plot. Several tables are combined into a table with a column for each. Rows without
-    any value are left out.
+    any value are left out. If a row differs from the paper, a last column says how.
     """
     table, rows, _ = together[0]
     title, head = section_title(together), list(table.columns)
@@ -142,6 +143,9 @@ def section(together: Sequence[Filled], folder: Path) -> str:
     drawn = [plot for _, _, plots in together for plot in plots or ()]
     if not drawn and len(rows) > 2:
         drawn = [image(paper_plots.dots(title, head, rows, folder))]
+    differs = {row.name: row.differs for row in table.rows}
+    if any(differs.values()):
+        head, rows = [*head, DIFFERS], [[*row, differs[row[0]]] for row in rows]
     lines = [f"## {title}", "", *([table.note, ""] if table.note else [])]
     lines += [f"| | {' | '.join(head)} |", f"|{'---|' * (len(head) + 1)}"]
     lines += [f"| {' | '.join(row)} |" for row in rows]

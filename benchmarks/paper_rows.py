@@ -33,6 +33,7 @@ class Row:
         paper: Published values in percent, by column. None stands for a missing value. Missing values at the end can be
             omitted.
         seeds: Seeds to run.
+        differs: What the paper has instead, if its values belong to other data, vectors or settings.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Row:
     train: str = ""
     paper: tuple[float | None, ...] = ()
     seeds: Sequence[int] = (0,)
+    differs: str = ""
 
     def commands(self, seed: int) -> tuple[str, str]:
         """Return the commands of training ("" without training) and of evaluation, for a seed."""
