@@ -61,8 +61,8 @@ def class_table(name: str, title: str, size: int, paper: Figures) -> Table:
         "epochs, and the settings of table 6. *RO-BoEW* is our variant, which the paper does not have: it trains the "
         "word weights and the centres, assigns each cluster to a class (so its loss is a cross-entropy), and chooses "
         "the number of epochs on held-out documents. *Untied* rows differ from it in the loss: the entropy of the "
-        "paper, with centres that are computed again before each epoch. *RN-BoF* has the loss of our variant. *Linear"
-        " SVM* rows use a classifier as an encoder: the vector is the softmax of its scores divided by T. The "
+        "paper, with centres that are computed again before each epoch. *RN-BoF* has the loss of our variant. "
+        "*Linear SVM* rows use a classifier as an encoder: the vector is the softmax of its scores divided by T. The "
         "temperature for broad classes was chosen on the train splits."
     )
     if name != "20ng":

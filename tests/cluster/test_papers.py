@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from opensearchpy import OpenSearch
 from ports import free_port
+from tiny_transformer import save_sentence_transformer
 
 import resift
 
@@ -71,6 +72,8 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_lines(folder / "corpus.jsonl", [{"_id": document["id"], **document} for document in made])
     write_lines(folder / "queries.jsonl", questions)
     (folder / "qrels.tsv").write_text("\n".join(judgements) + "\n", "utf-8")
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    save_sentence_transformer(tmp_path / "transformer", [*letters, *(f"##{letter}" for letter in letters)])
     pairs = [f"t\t{score}\t{made[i]['text']}\t{made[i + score]['text']}" for i in range(20) for score in (0, 3)]
     (tmp_path / "pairs.tsv").write_text("\n".join(["task\tscore\tsentence1\tsentence2", *pairs]) + "\n", "utf-8")
     return tmp_path

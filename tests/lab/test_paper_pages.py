@@ -71,3 +71,18 @@ def test_nothing_changes_if_no_row_has_a_result(papers: Any, docs: Path) -> None
     before = (docs / "results" / "sfbow.md").read_text("utf-8").partition("## ")[2]
     papers.update(tables(), "", True, docs)
     assert (docs / "results" / "sfbow.md").read_text("utf-8").partition("## ")[2] == before
+
+
+def test_a_last_column_says_what_the_paper_has_instead(papers: Any, docs: Path) -> None:
+    rows = importlib.import_module("paper_rows")
+    columns = {"accuracy": rows.metric("accuracy")}
+    compared = rows.Row("SFBoW", "eval", paper=(64.55,), differs="fastText 300d")
+    table = rows.Table(SENTENCES, "", columns, (rows.Row("mean", "eval"), compared))
+    papers.update([table], "2021): SFBoW", False, docs)
+    page = (docs / "results" / "sfbow.md").read_text("utf-8")
+    assert "| | accuracy | the paper has |\n|---|---|---|\n| mean | 12.3 |  |\n" in page
+    assert "| SFBoW | 50.0 (64.55) | fastText 300d |" in page
+    # the page is read again when another row of the table runs
+    papers.update([table], "2021): mean", False, docs)
+    page = (docs / "results" / "sfbow.md").read_text("utf-8")
+    assert "| mean | 50.0 |  |\n| SFBoW | 50.0 (64.55) | fastText 300d |" in page
