@@ -356,6 +356,12 @@ def question_table() -> Table:
             SEEDS,
             f"BERT, ELMo and fastText, {whole}",
         ),
+        Row(
+            "EmBoost with FCRR, scale and rate of the paper",
+            f"{run} --model {{model}}",
+            f"{network}fcrr --set scale=0.05 --set rate=0.001 --set epochs=5",
+            seeds=SEEDS,
+        ),
         Row("EmBoost with FCRR, paper=true", f"{run} --model {{model}}", f"{network}fcrr --set paper=true"),
         Row(
             "EmBoost with ConvRR",
