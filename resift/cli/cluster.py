@@ -151,7 +151,7 @@ def uninstall(url: str, name: str | None, dry_run: bool, yes: bool) -> None:
     from resift.plugin.operations.install import uninstall as plan_uninstall
 
     plan = plan_uninstall(url, name)
-    if not dry_run:
+    if plan.steps and not dry_run and not yes:
         click.echo(str(plan), err=True)
         require_confirmation(yes, "Carry out these steps?")
     _carry_out(plan, dry_run)

@@ -86,6 +86,7 @@ def test_options_are_remembered_and_can_be_overridden(
     finally:
         resift("uninstall", "--yes", "--name", name)
     assert name not in find_installations(rest)
+    assert resift("uninstall", "--name", name) == "nothing to do\n"
 
 
 def test_a_model_that_deploys_when_first_used(rest: Cluster, installed: Installer) -> None:

@@ -200,7 +200,8 @@ class Installer:
             other_urls = [installation.url for installation in self._other_installations().values()]
             if other_urls and originals:
                 # The last installation that is removed restores the settings.
-                steps.append("leave the cluster's settings to other installations")
+                if steps:
+                    steps.append("leave the cluster's settings to other installations")
                 changes = self.settings.leaving_changes(other_urls)
             else:
                 changes = self.settings.restoring_changes(originals)
