@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import pytest
 from attached_index import Index, shop
 from click.testing import CliRunner, Result
 from cluster_snapshot import snapshot
+from fixed_port import alone_at
 from opensearchpy import OpenSearch, helpers
 
 import resift
@@ -147,9 +147,6 @@ def blog(opensearch_url: str) -> Iterator[OpenSearch]:
 def test_five_commands_from_an_empty_cluster_take_less_than_five_minutes(
     blog: OpenSearch, here: Path, opensearch_url: str
 ) -> None:
-    with closing(socket.socket()) as taken:
-        if not taken.connect_ex(("127.0.0.1", 8080)):
-            pytest.skip("needs the port 8080, which is in use")
     page = (ROOT / "docs" / "attach.md").read_text("utf-8").partition("### Five commands")[2]
     first, plan, search = re.findall(r"```\n(.*?)```", page, re.DOTALL)[:3]
     wanted = json.loads(search.partition("-d '")[2].rstrip().removesuffix("'"))
@@ -162,7 +159,8 @@ def test_five_commands_from_an_empty_cluster_take_less_than_five_minutes(
     served = re.sub(r"^resift serve &.*$", f"resift serve 2> serve.log &\n{WAIT}", first, flags=re.MULTILINE)
     script = SHELL.format(python=sys.executable) + served + REPEATED.format(search=search)
     script = script.replace("http://localhost:9200", opensearch_url)
-    done = subprocess.run(["bash", "-e", "-c", script], input="y\n", capture_output=True, text=True, timeout=300)
+    with alone_at(8080):
+        done = subprocess.run(["bash", "-e", "-c", script], input="y\n", capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout
     plan = plan.replace("resift-3.6.0.zip", f"resift-{blog.info()['version']['number']}.zip")
     assert plan.partition("…")[0].rstrip() in done.stdout

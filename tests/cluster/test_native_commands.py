@@ -9,7 +9,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -20,6 +19,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from fixed_port import alone_at
 from opensearch_fixture import NEEDS, required
 from test_attach_uninstalled import POSTS, REPEATED, WAIT
 
@@ -130,9 +130,6 @@ def test_four_commands_from_the_archive_to_a_search_that_follows_its_session(
     from node_assembly import node_user
     from node_releases import NEWEST
 
-    with closing(socket.socket()) as taken:
-        if not taken.connect_ex(("127.0.0.1", 8080)):
-            pytest.skip("needs the port 8080, which is in use")
     section = (ROOT / "docs" / "install.md").read_text("utf-8").partition("Four commands")[2]
     commands, search, keystore = re.findall(r"```\n(.*?)```", section, re.DOTALL)[:3]
     first, *others = commands.strip().splitlines()
@@ -146,7 +143,7 @@ def test_four_commands_from_the_archive_to_a_search_that_follows_its_session(
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m resift "$@"\n')
     program.chmod(0o755)
-    with running(distribution.home) as node:
+    with running(distribution.home) as node, alone_at(8080):
         # The node has started without a key, and reads it when the keystore is loaded again.
         url, config = node.url, str(node.run / "config")
         variables = {"OPENSEARCH_PATH_CONF": config, "OPENSEARCH_URL": url, "RESIFT_API_KEY": KEY}

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.types import CallToolResult, TextContent
+from ports import free_port
 from test_library import DOCUMENTS
 
 import resift
@@ -110,9 +111,7 @@ def test_an_agent_over_standard_input_and_output(command: list[str]) -> None:
 
 
 def test_an_agent_over_http(command: list[str]) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
+    port = free_port()
     served = subprocess.Popen([sys.executable, *command, "--http", str(port)], stderr=subprocess.PIPE)
     try:
         while served.poll() is None:

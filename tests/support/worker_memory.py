@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ports import free_port
+
 
 class Server:
     """Run ``resift serve --workers 1`` at a port.
@@ -75,9 +77,7 @@ class Server:
 @contextmanager
 def serving(folder: Path, **settings: str) -> Iterator[Server]:
     """Start a server over the embedded engine ``resift.db`` in a folder. ``settings`` are environment variables."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("RESIFT_", "OPENSEARCH_"))}
     command = [sys.executable, "-m", "resift", "serve", "--workers", "1", "--port", str(port)]
     with (folder / "server.log").open("wb") as log:
