@@ -2,7 +2,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Packages are only installed if their hashes are in the lock file. Resift is built with the setuptools in that lock file.
-LOCKED := $(PIP) --require-hashes -r
+# Python compiles a module when it is first imported. Most of the installed modules never are.
+LOCKED := $(PIP) --no-compile --require-hashes -r
 RESIFT := $(PIP) --no-deps --no-build-isolation
 SERVE ?= 1
 ENGINE ?= sqlite
@@ -54,7 +55,9 @@ test-oldest: .venv/dev
 	$(ON_OLDEST) $(BIN)/pytest -q -n 2 tests/cluster/test_operations.py tests/cluster/test_attach_sessions.py \
 		tests/cluster/test_attach_kinds.py tests/engine/test_request_kinds.py $(NATIVE_TESTS)
 
-NATIVE_TESTS = $(wildcard tests/cluster/test_native_*.py)
+# test_native_rights.py always uses 2.19.1, the last version whose security plugin is in Maven Central, so `make test` runs
+# it already.
+NATIVE_TESTS = $(filter-out %_rights.py,$(wildcard tests/cluster/test_native_*.py))
 # Run the plugin's tests of failing services with the newest distribution of OpenSearch in Maven Central, which has only the
 # core. Those of sessions fail there, because OpenSearch 3.8 warns about empty lists of excluded fields.
 test-newest: .venv/dev
