@@ -171,7 +171,9 @@ def nodes() -> Iterator[list[Any]]:
     with needed() as node:
         started = node.start_cluster(2, heap="512m", native=(True, True))
     with closing(OpenSearchEngine(started[0].url)) as engine:
-        engine.client.indices.create(index="blog", body={"settings": {"number_of_replicas": 0}})
+        # one shard on each node
+        settings = {"number_of_shards": 2, "number_of_replicas": 0, "routing.allocation.total_shards_per_node": 1}
+        engine.client.indices.create(index="blog", body={"settings": settings})
         engine.client.index(index="blog", id="1", body={"body": "strike"}, refresh=True)
     yield started
     for one in started:
@@ -193,12 +195,13 @@ def attach(url: str, *flags: str) -> str:
     return done.output
 
 
-def search(url: str) -> None:
-    """Search through the pipeline of the index."""
+def search(url: str, **ext: Any) -> None:
+    """Search both shards through the pipeline of the index."""
     with closing(OpenSearchEngine(url)) as engine:
-        body = {"query": {"match": {"body": "strike"}}}
-        hits = Cluster(engine).request("POST", "/blog/_search", body, search_pipeline="resift-blog")["hits"]["hits"]
-        assert [hit["_id"] for hit in hits] == ["1"]
+        body = {"query": {"match": {"body": "strike"}}, **({"ext": ext} if ext else {})}
+        answer = Cluster(engine).request("POST", "/blog/_search", body, search_pipeline="resift-blog")
+        assert [hit["_id"] for hit in answer["hits"]["hits"]] == ["1"]
+        assert (answer["_shards"]["total"], answer["_shards"]["failed"]) == (2, 0)
 
 
 def test_the_plugin_must_be_on_all_nodes(nodes: list[Any], here: Path) -> None:
@@ -216,9 +219,11 @@ def test_the_plugin_must_be_on_all_nodes(nodes: list[Any], here: Path) -> None:
             EngineError, match=r"Processor type \[resift\] is not installed on node|Invalid processor type resift"
         ):
             SearchAttachment(cluster, "blog").run_native(("http://127.0.0.1:8080",))
+        # the first node removes ext.resift, which the shard on the second node could not read
+        for options in ({"session": "anna"}, {"session": None}, {"query": "strike"}):
+            search(url, resift=options)
         planned = attach(url, "--dry-run")
         assert "route       ml_inference of ML Commons, because these nodes lack Resift's plugin: node-1" in planned
-        search(url)
         with pytest.raises(EngineError, match="resift-blog"):
             search(second.url)
         rows = {row.name: row for row in native_rows(cluster)}

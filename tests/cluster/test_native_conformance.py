@@ -35,11 +35,12 @@ class Routes:
     def __init__(self, client: OpenSearchClient, searches: Searches, service: RealService) -> None:
         self._client, self._service, self.index = client, service, searches.index
         self._without = f"{self.index}-without"
-        self._native = f"{self.index}-native"
-        processor = {"resift": {"url": service.url, "timeout": "60s"}}
+        self._native, self._failing = f"{self.index}-native", f"{self.index}-failing"
         searches.ask("PUT", f"/_search/pipeline/{self._without}", MIXED)
-        searches.ask("PUT", f"/_search/pipeline/{self._native}", {**MIXED, "request_processors": [processor]})
-        searches.pipelines += [self._without, self._native]
+        for pipeline, url in ((self._native, service.url), (self._failing, f"{service.url}/nowhere")):
+            processor = {"resift": {"url": url, "timeout": "60s"}}
+            searches.ask("PUT", f"/_search/pipeline/{pipeline}", {**MIXED, "request_processors": [processor]})
+        searches.pipelines += [self._without, self._native, self._failing]
 
     def plain(self, case: Case) -> Answer:
         """Search without Resift."""
@@ -51,16 +52,24 @@ class Routes:
 
     def in_session(self, case: Case) -> Answer:
         """Search through the plugin, in a session."""
-        return self._search(case, {**self._body(case), "ext": {"resift": {"session": "anna"}}}, self._native)
+        return self._search(case, self._body_in_session(case), self._native)
+
+    def failing(self, case: Case) -> Answer:
+        """Search through the plugin, in a session, with an address at which the service refuses all requests."""
+        return self._search(case, self._body_in_session(case), self._failing)
 
     def rewritten(self, case: Case) -> Answer:
         """Search with the body that the service returns for the session."""
-        body = {**self._body(case), "ext": {"resift": {"session": "anna"}}}
+        body = self._body_in_session(case)
         answer = post(self._service.app.test_client(), "/v1/rewrite", index=self.index, body=body, hide_vectors=True)
         return self._search(case, answer["body"], self._without)
 
     def _body(self, case: Case) -> dict[str, Any]:
         return {**case.body, "indices_boost": [{self.index: 2}]} if "indices_boost" in case.body else case.body
+
+    def _body_in_session(self, case: Case) -> dict[str, Any]:
+        body = self._body(case)
+        return {**body, "ext": {**body.get("ext", {}), "resift": {"session": "anna"}}}
 
     def _search(self, case: Case, body: dict[str, Any], pipeline: str) -> Answer:
         params = {**dict(case.params), "search_pipeline": pipeline}
@@ -98,6 +107,7 @@ def test_every_kind_of_search_has_the_same_answer(routes: Routes) -> None:
         rewritten += in_session.is_success and bool(exact_differences(plain, in_session))
         found = exact_differences(plain, routes.without_session(case))
         if plain.is_success:  # the text of an error names a position in the body
+            found += exact_differences(plain, routes.failing(case))
             found += exact_differences(routes.rewritten(case), in_session)
         if found:
             differences[name] = found

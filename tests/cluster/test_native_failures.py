@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from native_node import NativeNode, Searches, faulty_service
+from native_node import NativeNode, Searches, faulty_service, ids
 from ports import free_port
 from served import serving
 
 FIRE = {"match": {"text": "fire"}}
 CLIENTS = 200
+UNHEARD_OF = b'{"body": {"query": {"unheard_of": {}}}, "resift": {"rewritten": true}}'
 
 
 def only(id: str) -> Callable[[dict[str, Any]], tuple[int, bytes]]:
@@ -96,7 +97,7 @@ def test_the_timeout_includes_a_body_that_does_not_end(searches: Searches) -> No
         (200, b"{}", "unreadable"),
         (200, b'{"body": {"query": {"match_all": {}}}}', "unreadable"),
         (200, b'{"body": 3, "resift": {"rewritten": true}}', "unreadable"),
-        (200, b'{"body": {"query": {"unheard_of": {}}}, "resift": {"rewritten": true}}', "unreadable"),
+        (200, UNHEARD_OF, "unsupported"),
         (200, b'{"body": {"query": {"match_all": {}}}, "resift": {"rewritten": "yes"}}', "unreadable"),
         (200, b'{"body": {"query": ' + b'{"bool": {"must": ' * 5000, "unreadable"),
         (204, b"", "rejected"),
@@ -137,12 +138,34 @@ def test_the_breaker_opens_after_three_failures_and_closes_when_the_service_answ
         assert searches.counts(url)[1] == {"breaker": "closed", "consecutive_failures": 0}
 
 
-def test_errors_of_one_request_do_not_open_the_breaker(searches: Searches) -> None:
-    with faulty_service(lambda request: (400, b"{}")) as url, searches.counting() as counts:
+@pytest.mark.parametrize(("status", "body", "reason"), [(400, b"{}", "rejected"), (200, UNHEARD_OF, "unsupported")])
+def test_errors_of_one_request_do_not_open_the_breaker(
+    searches: Searches, status: int, body: bytes, reason: str
+) -> None:
+    with faulty_service(lambda request: (status, body)) as url, searches.counting() as counts:
         pipeline = searches.pipeline(url)
         for _ in range(5):
             searches.hits(pipeline, "anna")
-        assert counts() == {"rejected": 5}
+        assert counts() == {reason: 5}
+
+
+def test_long_bodies_do_not_open_the_breaker_for_other_searches(searches: Searches) -> None:
+    long = {"bool": {"must": [FIRE], "filter": [{"terms": {"tag": ["bush", *(f"{n:0100}" for n in range(6_000))]}}]}}
+    with faulty_service(only("rain")) as url, searches.counting() as counts:
+        pipeline = searches.pipeline(url)
+        assert [searches.hits(pipeline, "anna", query=long) for _ in range(4)] == [["bush"]] * 4
+        assert searches.hits(pipeline, "anna") == ["rain"]
+        assert counts() == {"rejected": 4, "rewritten": 1}
+
+
+def test_a_search_with_a_time_limit_waits_for_half_of_it_and_is_not_cancelled(searches: Searches) -> None:
+    with frozen_server() as url, searches.counting() as counts:
+        pipeline, body = searches.pipeline(url), {"query": FIRE, "ext": {"resift": {"session": "anna"}}}
+        params = {"search_pipeline": pipeline, "cancel_after_time_interval": "5s"}
+        assert ids(searches.ask("POST", f"/{searches.index}/_search", body, **params)) == searches.hits()
+        assert counts() == {"timeout": 1}
+        # an impatient search says nothing about the service
+        assert searches.counts(url)[1]["consecutive_failures"] == 0
 
 
 def test_pipelines_with_the_same_service_share_a_breaker(searches: Searches, nowhere: str) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +65,7 @@ def test_the_service_receives_the_names_that_are_searched(
     assert names == [f"{searches.index}-alias", f"{searches.index},missing-*", "_all", searches.index]
 
 
-@pytest.mark.parametrize("ext", [{}, {"resift": {"query": "fire"}}, {"resift": {"session": None}}])
+@pytest.mark.parametrize("ext", [{}, {"resift": None}, {"resift": {"query": "fire"}}, {"resift": {"session": None}}])
 def test_a_search_without_a_session_makes_no_call(
     searches: Searches, service: RealService, pipeline: str, ext: dict[str, Any]
 ) -> None:
@@ -123,9 +125,70 @@ def test_a_scroll_continues_the_rewritten_search(searches: Searches, service: Re
 def test_options_and_their_errors_are_those_of_the_service(searches: Searches, pipeline: str) -> None:
     hidden = {"resift": {"session": "anna", "judged": "hide"}}
     assert "war" not in searches.hits(pipeline, ext=hidden)
+    for wrong in ({"session": "anna", "judged": "burn"}, {"session": 7}):
+        with searches.counting() as counts:
+            assert searches.hits(pipeline, ext={"resift": wrong}) == searches.hits()
+        assert counts() == {"unchanged": 1}
+
+
+@pytest.mark.parametrize("section", ["anna", ["anna"], [{"session": "anna"}], 3])
+def test_a_section_that_is_no_object_is_refused(searches: Searches, pipeline: str, section: Any) -> None:
+    with pytest.raises(TransportError, match=r"\[ext.resift\] must be an object such as"):
+        searches.hits(pipeline, ext={"resift": section})
+
+
+SECTIONS = {
+    "generative_qa_parameters": {"llm_question": "who made the fire?"},
+    "rerank": {"query_context": {"query_text": "fire"}},
+    "ml_inference": {"parameters": {"temperature": 0}},
+}
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_sections_of_other_plugins_do_not_prevent_a_session(searches: Searches, pipeline: str, name: str) -> None:
+    if not searches.has_plugin("opensearch-ml"):
+        pytest.skip("the node has no ML Commons")
     with searches.counting() as counts:
-        assert searches.hits(pipeline, ext={"resift": {"session": "anna", "judged": "burn"}}) == searches.hits()
-    assert counts() == {"unchanged": 1}
+        assert searches.hits(pipeline, ext={**ANNA, name: SECTIONS[name]}) == searches.hits(pipeline, "anna")
+    assert counts() == {"rewritten": 2}
+
+
+def test_the_shards_receive_the_headers_of_the_search(
+    native_node: NativeNode, searches: Searches, pipeline: str
+) -> None:
+    if native_node.config is None:
+        pytest.skip("reads the log of the node")
+    threshold, id = "index.search.slowlog.threshold.query.warn", f"{searches.index}-7"
+    searches.ask("PUT", f"/{searches.index}/_settings", {threshold: "0s"})
+    body = {"query": FIRE, "ext": ANNA}
+    path, params = f"/{searches.index}/_search", {"search_pipeline": pipeline}
+    transport = searches.engine.client.transport
+    transport.perform_request("POST", path, headers={"X-Opaque-Id": id}, params=params, body=body)
+    searches.ask("PUT", f"/{searches.index}/_settings", {threshold: None})
+    (log,) = native_node.config.with_name("logs").glob("*_index_search_slowlog.log")
+    lines = [line for line in log.read_text().splitlines() if f"id[{id}]" in line]
+    assert len(lines) == 2  # one for each shard
+    assert all('"_name":"resift"' in line for line in lines)  # the rewritten search
+
+
+def test_a_search_that_waits_for_the_service_can_be_cancelled(searches: Searches) -> None:
+    received, may_answer = threading.Event(), threading.Event()
+
+    def respond(request: dict[str, Any]) -> tuple[int, bytes]:
+        received.set()
+        assert may_answer.wait(60)
+        return 500, b""
+
+    with faulty_service(respond) as url, ThreadPoolExecutor() as threads:
+        search = threads.submit(searches.hits, searches.pipeline(url), "anna")
+        assert received.wait(60)
+        listed = searches.ask("GET", "/_tasks", actions="indices:data/read/search", detailed="true")
+        tasks = [task for node in listed["nodes"].values() for task in node["tasks"].items()]
+        (id,) = (id for id, task in tasks if searches.index in task["description"])
+        searches.ask("POST", f"/_tasks/{id}/_cancel")
+        may_answer.set()
+        with pytest.raises(TransportError, match="cancelled"):
+            search.result(60)
 
 
 def test_two_processors_rewrite_a_search_once(searches: Searches, service: RealService, pipeline: str) -> None:

@@ -33,6 +33,7 @@ _FAILURES = {
     "rejected": "the service refuses the request",
     "service_error": "the service fails",
     "unreadable": "the answer is not from a Resift service of this version",
+    "unsupported": "this version of OpenSearch cannot parse the rewritten search",
     _BREAKER_OPEN: "the service failed several times in a row",
 }
 

@@ -19,7 +19,8 @@ final class Answer {
      *
      * @param json     the answer
      * @param registry the parsers for query clauses of this node
-     * @throws IOException if the answer has another form
+     * @throws IOException      if the answer has another form
+     * @throws RewriteException if OpenSearch cannot parse the rewritten search body
      */
     static Optional<SearchSourceBuilder> read(byte[] json, NamedXContentRegistry registry) throws IOException {
         try (XContentParser parser = parserAt("resift", json, registry)) {
@@ -34,6 +35,8 @@ final class Answer {
     private static SearchSourceBuilder body(byte[] json, NamedXContentRegistry registry) throws IOException {
         try (XContentParser parser = parserAt("body", json, registry)) {
             return SearchSourceBuilder.fromXContent(parser, false);
+        } catch (RuntimeException | StackOverflowError e) {
+            throw new RewriteException(Failure.UNSUPPORTED, "OpenSearch cannot parse the rewritten search body: " + e.getMessage());
         }
     }
 

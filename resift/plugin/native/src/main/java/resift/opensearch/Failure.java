@@ -11,12 +11,14 @@ enum Failure {
     UNREACHABLE(true),
     /** The service refused the API key, or the key file cannot be read. */
     UNAUTHORIZED(true),
-    /** The service refused this request, with another status below 500 than 200, 401, 403 and 429. */
+    /** The service refused this request, with another status below 500 than 200, 401, 403 and 429. Or the search body is too long to be sent. */
     REJECTED(false),
     /** The service answered with the status 429, or with 500 or more. */
     SERVICE_ERROR(true),
-    /** The answer did not come from Resift, or this version of OpenSearch cannot parse the search body in it. */
+    /** The answer did not come from Resift, or it is too long. */
     UNREADABLE(true),
+    /** This version of OpenSearch cannot parse the rewritten search body. */
+    UNSUPPORTED(false),
     /** The service was not called, because its circuit breaker was open. */
     BREAKER_OPEN(false);
 

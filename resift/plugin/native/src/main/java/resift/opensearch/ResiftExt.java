@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.util.Map;
 import java.util.Objects;
 
+import org.opensearch.core.common.ParsingException;
 import org.opensearch.core.common.io.stream.StreamInput;
 import org.opensearch.core.common.io.stream.StreamOutput;
 import org.opensearch.core.xcontent.XContentBuilder;
@@ -42,14 +43,23 @@ final class ResiftExt extends SearchExtBuilder {
      * Reads the section from a search body.
      *
      * @param parser a parser that is at the beginning of the section
+     * @throws ParsingException if the section is neither an object nor null
      */
     static ResiftExt fromXContent(XContentParser parser) throws IOException {
-        return new ResiftExt(parser.map());
+        return switch (parser.currentToken()) {
+            case START_OBJECT -> new ResiftExt(parser.map());
+            case VALUE_NULL -> new ResiftExt(Map.of());
+            default -> throw new ParsingException(
+                parser.getTokenLocation(),
+                "[ext." + NAME + "] must be an object such as {\"session\": \"anna\"}, but is [" + parser.currentToken() + "]"
+            );
+        };
     }
 
-    /** Returns whether the section names a session. */
+    /** Returns whether the section names a session. A name that is not a string counts, too, so that the service reports it. */
     boolean hasSession() {
-        return options.get(SESSION) instanceof String session && session.isEmpty() == false;
+        Object session = options.get(SESSION);
+        return session != null && session.equals("") == false;
     }
 
     @Override

@@ -6,6 +6,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.function.Supplier;
 
+import org.opensearch.action.search.TransportSearchAction;
 import org.opensearch.cluster.metadata.IndexNameExpressionResolver;
 import org.opensearch.cluster.node.DiscoveryNodes;
 import org.opensearch.common.settings.ClusterSettings;
@@ -66,7 +67,9 @@ public class ResiftPlugin extends Plugin implements SearchPipelinePlugin, Search
                 Scheduler.ScheduledCancellable timer = parameters.scheduler.apply(delay, task);
                 return timer::cancel;
             }, parameters.namedXContentRegistry);
-            rewriting = new Rewriting(client, parameters.threadContext, config, () -> key);
+            ClusterSettings settings = parameters.searchPipelineService.getClusterService().getClusterSettings();
+            Supplier<TimeValue> limit = () -> settings.get(TransportSearchAction.SEARCH_CANCEL_AFTER_TIME_INTERVAL_SETTING);
+            rewriting = new Rewriting(client, parameters.threadContext, config, () -> key, limit);
         }
         return rewriting;
     }

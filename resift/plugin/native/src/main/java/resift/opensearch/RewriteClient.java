@@ -44,12 +44,29 @@ final class RewriteClient {
      * <p>Endpoints with an open circuit breaker are left out. The other endpoints are tried in order. For each attempt, the time limit is the
      * remaining time divided by the number of endpoints that have not been tried yet.
      *
-     * @param service the endpoints, the timeout and the API key
-     * @param body    the JSON body of the request
-     * @return a future that completes within the service's timeout: with the rewritten search body, with nothing if the service left the search
-     *         body unchanged, or with a {@link RewriteException}
+     * <p>A search with less patience than the service's timeout ends its own waiting, but not the call. So it does not count as a failure of the
+     * service.
+     *
+     * @param service        the endpoints, the timeout and the API key
+     * @param body           the JSON body of the request
+     * @param patienceMillis the longest time that this search can wait
+     * @return a future that completes within the service's timeout and {@code patienceMillis}: with the rewritten search body, with nothing if the
+     *         service left the search body unchanged, or with a {@link RewriteException}
      */
-    CompletableFuture<Optional<SearchSourceBuilder>> rewrite(Service service, byte[] body) {
+    CompletableFuture<Optional<SearchSourceBuilder>> rewrite(Service service, byte[] body, long patienceMillis) {
+        CompletableFuture<Optional<SearchSourceBuilder>> answer = rewrite(service, body);
+        if (patienceMillis >= service.timeoutMillis() || answer.isDone()) {
+            return answer;
+        }
+        CompletableFuture<Optional<SearchSourceBuilder>> impatient = answer.copy();
+        Runnable cancelTimeout = scheduler.schedule(patienceMillis, () -> {
+            impatient.completeExceptionally(new RewriteException(Failure.TIMEOUT, "a search could only wait " + patienceMillis + " ms"));
+        });
+        impatient.whenComplete((ignored, error) -> cancelTimeout.run());
+        return impatient;
+    }
+
+    private CompletableFuture<Optional<SearchSourceBuilder>> rewrite(Service service, byte[] body) {
         List<Endpoint> closed = service.endpoints().stream().filter(endpoint -> endpoint.breaker().isOpen() == false).toList();
         service.endpoints().stream().filter(endpoint -> endpoint.breaker().claimTrial()).forEach(endpoint -> {
             call(service, endpoint, body, service.timeoutMillis());
@@ -101,6 +118,8 @@ final class RewriteClient {
     private Optional<SearchSourceBuilder> read(Endpoint endpoint, byte[] json) {
         try {
             return Answer.read(json, registry);
+        } catch (RewriteException e) {
+            throw e;
         } catch (IOException | RuntimeException | StackOverflowError e) {
             throw new RewriteException(Failure.UNREADABLE, "the answer of " + endpoint.url() + ": " + e);
         }

@@ -2,7 +2,6 @@
 package resift.opensearch;
 
 import java.io.IOException;
-import java.util.ArrayList;
 import java.util.List;
 
 import org.opensearch.action.search.SearchRequest;
@@ -26,6 +25,11 @@ class RewriteProcessor extends AbstractProcessor implements SearchRequestProcess
     /** Marks a search that a processor of this type has handled, so that a second processor does not rewrite it again. */
     private static final String HANDLED = "resift.handled";
     private static final String ALL_INDICES = "_all";
+    /**
+     * The longest request to the service, in bytes. Reading a longer one could take longer than the timeout, and after a few of them the circuit
+     * breaker would open for all other searches.
+     */
+    static final int MAX_BYTES = 512 * 1024;
 
     private final Rewriting rewriting;
     private final Service service;
@@ -57,11 +61,11 @@ class RewriteProcessor extends AbstractProcessor implements SearchRequestProcess
     public void processRequestAsync(SearchRequest request, PipelineProcessingContext context, ActionListener<SearchRequest> listener) {
         SearchSourceBuilder source = request.source();
         if (Sections.nameSession(source) == false || context.getAttribute(HANDLED) != null) {
-            listener.onResponse(request);
+            listener.onResponse(withoutOptions(request));
             return;
         }
         context.setAttribute(HANDLED, true);
-        List<SearchExtBuilder> others = new ArrayList<>(Sections.ofOthers(source));
+        List<SearchExtBuilder> others = Sections.ofOthers(source);
         // The answer arrives on another thread, where the caller's headers and user must be restored.
         ActionListener<SearchRequest> preserving = ContextPreservingActionListener.wrapPreservingContext(listener, rewriting.threadContext());
         byte[] body;
@@ -69,19 +73,32 @@ class RewriteProcessor extends AbstractProcessor implements SearchRequestProcess
             body = body(request);
         } catch (IOException | RuntimeException e) {
             rewriting.stats().failed(new RewriteException(Failure.UNREADABLE, "the search body: " + e.getMessage()));
-            listener.onResponse(request);
+            listener.onResponse(withoutOptions(request));
             return;
         }
-        rewriting.client().rewrite(service, body).whenComplete((rewritten, error) -> {
+        if (body.length > MAX_BYTES) {
+            rewriting.stats().failed(new RewriteException(Failure.REJECTED, "the search body has more than " + MAX_BYTES + " bytes"));
+            listener.onResponse(withoutOptions(request));
+            return;
+        }
+        rewriting.client().rewrite(service, body, rewriting.patienceMillis(request)).whenComplete((rewritten, error) -> {
             if (error != null) {
                 rewriting.stats().failed(RewriteClient.failureOf(error));
+                preserving.onResponse(withoutOptions(request));
             } else {
                 rewriting.stats().answered(rewritten.isPresent());
+                preserving.onResponse(rewritten.map(result -> request.source(result.ext(others))).orElseGet(() -> withoutOptions(request)));
             }
-            SearchSourceBuilder result = error == null ? rewritten.orElse(source) : source;
-            // Nodes without this plugin, and remote clusters, could not read ext.resift.
-            preserving.onResponse(request.source(result.shallowCopy().ext(others)));
         });
+    }
+
+    /** Returns a request without {@code ext.resift}, which nodes without this plugin, and remote clusters, could not read. */
+    private static SearchRequest withoutOptions(SearchRequest request) {
+        SearchSourceBuilder source = request.source();
+        if (source == null || Sections.contain(source, ResiftExt.NAME) == false) {
+            return request;
+        }
+        return request.source(source.shallowCopy().ext(Sections.ofOthers(source)));
     }
 
     /** Returns the body of the request to the service. */
@@ -94,7 +111,7 @@ class RewriteProcessor extends AbstractProcessor implements SearchRequestProcess
                 // The search body does not show whether the search is a scroll, and OpenSearch cannot rescore a scroll.
                 json.field("scroll", true);
             }
-            json.field("body", request.source());
+            json.field("body", request.source().shallowCopy().ext(Sections.ofService(request.source())));
             json.endObject();
             return BytesReference.toBytes(BytesReference.bytes(json));
         }

@@ -10,6 +10,8 @@ import java.util.function.Supplier;
 
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
+import org.opensearch.action.search.SearchRequest;
+import org.opensearch.common.unit.TimeValue;
 import org.opensearch.common.util.concurrent.ThreadContext;
 import org.opensearch.core.xcontent.ToXContentFragment;
 import org.opensearch.core.xcontent.XContentBuilder;
@@ -23,6 +25,7 @@ final class Rewriting implements ToXContentFragment {
     private final ThreadContext threadContext;
     private final Path config;
     private final Supplier<String> keystoreKey;
+    private final Supplier<TimeValue> defaultLimit;
     private final Map<String, Endpoint> endpoints = new ConcurrentHashMap<>();
     private final Stats stats = new Stats(System::nanoTime, logger::warn);
 
@@ -31,12 +34,30 @@ final class Rewriting implements ToXContentFragment {
      * @param threadContext the headers and the user of the current thread
      * @param config        the folder of the node's configuration
      * @param keystoreKey   supplies the API key in the keystore, or null if there is none
+     * @param defaultLimit  supplies the time after which OpenSearch cancels searches that set none themselves. It is negative if it does not.
      */
-    Rewriting(RewriteClient client, ThreadContext threadContext, Path config, Supplier<String> keystoreKey) {
+    Rewriting(
+        RewriteClient client,
+        ThreadContext threadContext,
+        Path config,
+        Supplier<String> keystoreKey,
+        Supplier<TimeValue> defaultLimit
+    ) {
+        this.defaultLimit = defaultLimit;
         this.client = client;
         this.threadContext = threadContext;
         this.config = config;
         this.keystoreKey = keystoreKey;
+    }
+
+    /**
+     * Returns the longest time that a search can wait for the service, in milliseconds. It is half of the time after which OpenSearch cancels the
+     * search, so that the other half remains for the search itself.
+     */
+    long patienceMillis(SearchRequest request) {
+        TimeValue limit = request.getCancelAfterTimeInterval();
+        TimeValue effective = limit == null ? defaultLimit.get() : limit;
+        return effective.millis() > 0 ? effective.millis() / 2 : Long.MAX_VALUE;
     }
 
     RewriteClient client() {

@@ -4,6 +4,7 @@ package resift.opensearch;
 import java.io.IOException;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 
 import org.opensearch.common.xcontent.XContentHelper;
 import org.opensearch.common.xcontent.json.JsonXContent;
@@ -18,6 +19,11 @@ import org.opensearch.search.builder.SearchSourceBuilder;
 final class Sections {
     private static final String UBI = "ubi";
     private static final String CLIENT = "client_id";
+    /**
+     * The sections that the service reads. Other sections are not sent, because some plugins write sections that nobody can read, or raise an
+     * exception.
+     */
+    private static final Set<String> SENT = Set.of(ResiftExt.NAME, UBI, "ml_inference", "mmr");
 
     private Sections() {}
 
@@ -43,6 +49,11 @@ final class Sections {
         return source.ext().stream().anyMatch(section -> section.getWriteableName().equals(name));
     }
 
+    /** Returns the sections of a search body that are sent to the service. */
+    static List<SearchExtBuilder> ofService(SearchSourceBuilder source) {
+        return source.ext().stream().filter(section -> SENT.contains(section.getWriteableName())).toList();
+    }
+
     /** Returns the sections of a search body that belong to other plugins. */
     static List<SearchExtBuilder> ofOthers(SearchSourceBuilder source) {
         return source.ext().stream().filter(section -> section instanceof ResiftExt == false).toList();
@@ -65,8 +76,8 @@ final class Sections {
             Map<String, Object> fields = XContentHelper.convertToMap(BytesReference.bytes(json), false, MediaTypeRegistry.JSON).v2();
             Object client = fields.get(UBI) instanceof Map<?, ?> nested ? nested.get(CLIENT) : fields.get(CLIENT);
             return client instanceof String id && id.isEmpty() == false;
-        } catch (IOException e) {
-            return false;
+        } catch (IOException | RuntimeException e) {
+            return false; // a section that cannot be written must not break the search
         }
     }
 }

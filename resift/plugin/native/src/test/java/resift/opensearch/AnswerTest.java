@@ -2,6 +2,7 @@
 package resift.opensearch;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import java.io.IOException;
@@ -57,8 +58,11 @@ class AnswerTest {
     }
 
     @Test
-    void refusesUnknownClauses() {
-        assertThrows(Exception.class, () -> read("{\"body\": {\"query\": {\"unheard_of\": {}}}, \"resift\": {\"rewritten\": true}}"));
+    void aBodyThatOpenSearchCannotParseIsNoFailureOfTheService() {
+        String answer = "{\"body\": {\"query\": {\"unheard_of\": {}}}, \"resift\": {\"rewritten\": true}}";
+        RewriteException error = assertThrows(RewriteException.class, () -> read(answer));
+        assertEquals(Failure.UNSUPPORTED, error.failure);
+        assertFalse(error.failure.concernsService);
     }
 
     private static Optional<SearchSourceBuilder> read(String json) throws IOException {

@@ -17,6 +17,7 @@ import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
@@ -28,6 +29,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.opensearch.action.search.SearchRequest;
 import org.opensearch.common.settings.Settings;
+import org.opensearch.common.unit.TimeValue;
 import org.opensearch.common.util.concurrent.ThreadContext;
 import org.opensearch.core.action.ActionListener;
 import org.opensearch.core.xcontent.NamedXContentRegistry;
@@ -38,6 +40,11 @@ import org.opensearch.search.builder.SearchSourceBuilder;
 import org.opensearch.search.pipeline.PipelineProcessingContext;
 
 class RewriteProcessorTest {
+    /** Blocks the service until it may answer. */
+    private interface Wait {
+        void call() throws InterruptedException;
+    }
+
     private static final String REWRITTEN = "{\"body\": {\"query\": {\"match_none\": {}}}, \"resift\": {\"rewritten\": true}}";
     private static final NamedXContentRegistry REGISTRY = new NamedXContentRegistry(
         new SearchModule(Settings.EMPTY, List.of()).getNamedXContents()
@@ -47,7 +54,11 @@ class RewriteProcessorTest {
     private final ScheduledExecutorService scheduler = Executors.newScheduledThreadPool(1);
     private final ThreadContext threadContext = new ThreadContext(Settings.EMPTY);
     private final List<String> received = Collections.synchronizedList(new ArrayList<>());
+    private Wait beforeAnswer = () -> {};
+    private TimeValue defaultLimit = TimeValue.MINUS_ONE;
     private HttpServer server;
+    private Rewriting rewriting;
+    private Endpoint endpoint;
     private RewriteProcessor processor;
 
     @BeforeEach
@@ -55,6 +66,11 @@ class RewriteProcessorTest {
         server = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 0);
         server.createContext("/v1/rewrite", exchange -> {
             received.add(new String(exchange.getRequestBody().readAllBytes(), StandardCharsets.UTF_8));
+            try {
+                beforeAnswer.call();
+            } catch (InterruptedException e) {
+                return; // the test is over
+            }
             byte[] answer = REWRITTEN.getBytes(StandardCharsets.UTF_8);
             exchange.sendResponseHeaders(200, answer.length);
             exchange.getResponseBody().write(answer);
@@ -65,8 +81,9 @@ class RewriteProcessorTest {
             ScheduledFuture<?> timer = scheduler.schedule(task, delay, TimeUnit.MILLISECONDS);
             return () -> timer.cancel(false);
         }, REGISTRY);
-        Rewriting rewriting = new Rewriting(client, threadContext, Path.of("."), () -> null);
+        rewriting = new Rewriting(client, threadContext, Path.of("."), () -> null, () -> defaultLimit);
         Service service = rewriting.service(List.of("http://127.0.0.1:" + server.getAddress().getPort()), 60_000, null);
+        endpoint = service.endpoints().get(0);
         processor = new RewriteProcessor(null, null, false, rewriting, service);
     }
 
@@ -107,13 +124,42 @@ class RewriteProcessorTest {
 
     @Test
     void aSearchWithoutASessionPassesOnTheSameThread() {
-        SearchRequest request = request(Map.of("query", "fire"));
+        SearchRequest request = new SearchRequest(new String[] { "a" }, new SearchSourceBuilder());
         SearchSourceBuilder source = request.source();
         List<SearchRequest> passed = new ArrayList<>();
         process(request, ActionListener.wrap(passed::add, error -> {}));
         assertSame(request, passed.get(0));
         assertSame(source, passed.get(0).source());
         assertTrue(received.isEmpty());
+    }
+
+    @Test
+    void aSearchThatNamesNoSessionRunsWithoutTheSection() throws Exception {
+        SearchRequest request = request(Map.of("query", "fire"));
+        assertEquals(new SearchSourceBuilder().query(new MatchAllQueryBuilder()), await(request).source());
+        assertTrue(received.isEmpty());
+    }
+
+    @Test
+    void aSearchThatOpenSearchWouldCancelWaitsForHalfOfItsTime() throws Exception {
+        CountDownLatch mayAnswer = new CountDownLatch(1);
+        beforeAnswer = mayAnswer::await;
+        SearchRequest own = request(Map.of("session", "anna"));
+        own.setCancelAfterTimeInterval(TimeValue.timeValueMillis(20));
+        assertEquals(new SearchSourceBuilder().query(new MatchAllQueryBuilder()), await(own).source());
+        defaultLimit = TimeValue.timeValueMillis(20); // the limit of the cluster
+        assertEquals(new SearchSourceBuilder().query(new MatchAllQueryBuilder()), await(request(Map.of("session", "anna"))).source());
+        assertEquals(0, endpoint.breaker().consecutiveFailures());
+        assertEquals(2, rewriting.stats().count(Failure.TIMEOUT));
+        mayAnswer.countDown();
+    }
+
+    @Test
+    void aBodyThatIsTooLongIsNotSent() throws Exception {
+        SearchRequest request = request(Map.of("session", "anna", "query", "x".repeat(RewriteProcessor.MAX_BYTES)));
+        assertEquals(new SearchSourceBuilder().query(new MatchAllQueryBuilder()), await(request).source());
+        assertTrue(received.isEmpty());
+        assertEquals(1, rewriting.stats().count(Failure.REJECTED));
     }
 
     private void process(SearchRequest request, ActionListener<SearchRequest> listener) {

@@ -20,6 +20,7 @@ class SectionsTest {
     @Test
     void aSessionIsNamedByResiftOrByUserBehaviorInsights() {
         assertTrue(isInSession(new ResiftExt(Map.of("session", "anna"))));
+        assertTrue(isInSession(new ResiftExt(Map.of("session", 3))), "the service reports that the name must be a string");
         assertTrue(isInSession(new Section("ubi", Map.of("client_id", "anna", "user_query", "fire"))), "the form of UBI");
         assertTrue(isInSession(new Section("ubi", Map.of("ubi", Map.of("client_id", "anna")))), "the form of the search body");
     }
@@ -30,7 +31,6 @@ class SectionsTest {
         assertFalse(isInSession());
         assertFalse(isInSession(new ResiftExt(Map.of("query", "fire"))));
         assertFalse(isInSession(new ResiftExt(Map.of("session", ""))));
-        assertFalse(isInSession(new ResiftExt(Map.of("session", 3))));
         assertFalse(isInSession(new Section("ubi", Map.of("user_query", "fire"))));
         assertFalse(isInSession(new Section("other", Map.of("client_id", "anna", "session", "anna"))));
     }
@@ -40,6 +40,7 @@ class SectionsTest {
         Section other = new Section("other", Map.of());
         SearchSourceBuilder source = new SearchSourceBuilder().ext(List.of(new ResiftExt(Map.of("session", "anna")), other));
         assertEquals(List.of(other), Sections.ofOthers(source));
+        assertEquals(List.of(source.ext().get(0)), Sections.ofService(source));
         assertTrue(Sections.contain(source, "other"));
         assertFalse(Sections.contain(source, "mmr"));
     }
