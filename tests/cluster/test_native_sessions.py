@@ -65,6 +65,21 @@ def test_the_service_receives_the_names_that_are_searched(
     assert names == [f"{searches.index}-alias", f"{searches.index},missing-*", "_all", searches.index]
 
 
+def test_closed_and_missing_indices_are_tolerated_as_without_a_session(searches: Searches, pipeline: str) -> None:
+    closed, body = f"{searches.index}-closed", {"query": FIRE, "ext": ANNA}
+    searches.ask("PUT", f"/{closed}")
+    searches.ask("POST", f"/{closed}/_close")
+    try:
+        for other, message in ((closed, "closed"), (f"{searches.index}-missing", "no such index")):
+            path, params = f"/{searches.index},{other}/_search", {"search_pipeline": pipeline}
+            answer = searches.ask("POST", path, body, ignore_unavailable="true", **params)
+            assert set(ids(answer)) == set(searches.hits())
+            with pytest.raises(TransportError, match=message):
+                searches.ask("POST", path, body, **params)
+    finally:
+        searches.ask("DELETE", f"/{closed}")
+
+
 @pytest.mark.parametrize("ext", [{}, {"resift": None}, {"resift": {"query": "fire"}}, {"resift": {"session": None}}])
 def test_a_search_without_a_session_makes_no_call(
     searches: Searches, service: RealService, pipeline: str, ext: dict[str, Any]

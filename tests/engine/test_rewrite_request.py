@@ -19,6 +19,7 @@ from service_app import filled as filled
 
 from resift import Model, WordVectors, build_model
 from resift.contracts.engine import Engine
+from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.query.body import parse
 from resift.reranker import Config, create_app
 from resift.reranker.access.keys import KeyFile
@@ -252,6 +253,20 @@ def test_a_body_of_many_levels_comes_back(client: FlaskClient, filled: str) -> N
     answer = post(client, "/v1/rewrite", index=filled, body={"query": query})
     assert answer["body"] == {"query": query}
     assert "nested more than 100 levels deep" in answer["resift"]["reason"]
+
+
+@pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)
+def test_a_body_without_options_comes_back_as_it_was_written(
+    client: FlaskClient, engine: OpenSearchEngine, index: str
+) -> None:
+    """The service does not parse such a body if the index has no vectors of Resift."""
+    engine.client.indices.create(index=index)
+    body = '{"size": 1e1,  "query": {"match": {"text": "fire"}}}'
+    sent = f'{{"index": "{index}", "body": {body}}}'
+    answer = client.post("/v1/rewrite", data=sent, content_type="application/json")
+    engine.client.indices.delete(index=index)
+    assert body in answer.text
+    assert answer.get_json()["resift"]["outcome"] == "nothing_to_add"
 
 
 def test_what_is_no_body_is_refused(client: FlaskClient, filled: str) -> None:
