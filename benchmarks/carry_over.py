@@ -5,9 +5,12 @@
     RESIFT_DATA=… python benchmarks/carry_over.py changed    # judgements from a conversation on another topic
 
 The default command prints nDCG@5 x 100 of later turns of the conversations in MTRAG, and in brackets the same metric
-without the marked documents. There are lines for adapted vectors, packaged vectors and lexical searches (an index
-without vectors). There are two forms of each question: the original, and the form of MTRAG in which a language model
-made it independent of earlier turns.
+without the marked documents, followed by both gains of the session with 95 % bootstrap intervals over the questions.
+There are lines for adapted vectors, packaged vectors and lexical searches (an index without vectors). There are two
+forms of each question: the original, and the form of MTRAG in which a language model made it independent of earlier
+turns. The collection ``inscit``, with which nothing was chosen, has only the original questions. It contains the
+development conversations of INSCIT (Wu et al. 2023): the documents are the passages that its answers cite, and a mark
+is a passage that the given answer cites.
 
 ``choose`` leaves out each collection in turn, and chooses a weight by the other two collections. The chosen weight has
 the smallest loss in its worst case, and among equals the largest mean gain.
@@ -26,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import resift.feedback.feedback
 from resift_lab.commands.served_search import ServedSearch
@@ -35,6 +39,8 @@ from resift_lab.evaluation.feedback.bench import FeedbackBench
 from resift_lab.evaluation.feedback.turns import METRICS, ndcg, run_turns
 
 COLLECTIONS = ("clapnq", "govt", "fiqa")
+HELD_OUT = "inscit"
+DRAWS = 2000  # bootstrap samples
 WEIGHTS = (0.15, 0.3, 0.5)
 Case = tuple[str, str, bool]  # collection, kind of searches, and whether the questions are rewritten
 
@@ -62,7 +68,8 @@ def benches(
     """
     prepared: dict[Case, tuple[FeedbackBench, Any]] = {}
     for kind, rewritten in product(kinds, forms):
-        collection, turns = read_conversations(Path(os.environ["RESIFT_DATA"]) / f"mtrag-{name}", rewritten)
+        folder = Path(os.environ["RESIFT_DATA"]) / (name if name == HELD_OUT else f"mtrag-{name}")
+        collection, turns = read_conversations(folder, rewritten)
         texts = [turn.text for conversation in turns for turn in conversation]
         system = SystemChoice("adapted" if kind == "adapted" else "mean", "resift-en", None, 0, True).system()
         serve = LexicalSearch if kind == "words" else ServedSearch
@@ -72,12 +79,27 @@ def benches(
 
 def served() -> None:
     """Print nDCG@5 without and in a session for each case."""
-    for name in COLLECTIONS:
-        for (_, kind, rewritten), (bench, turns) in benches(name, ("adapted", "packaged", "words")).items():
+    for name in (*COLLECTIONS, HELD_OUT):
+        options = (("packaged", "words"), (False,)) if name == HELD_OUT else (("adapted", "packaged", "words"),)
+        for (_, kind, rewritten), (bench, turns) in benches(name, *options).items():
             run = run_turns(bench, turns).values
-            session, plain, residual, plain_residual = (100 * np.nanmean(run[metric]) for metric in METRICS[:4])
+            session, plain, residual, plain_residual = (100 * run[metric] for metric in METRICS[:4])
             case = f"{name} {kind} {'rewritten' if rewritten else 'as asked'}"
-            print(f"{case:28} {plain:.1f} ({plain_residual:.1f}) → {session:.1f} ({residual:.1f})", flush=True)
+            means = f"{np.nanmean(plain):.1f} ({np.nanmean(plain_residual):.1f})"
+            means += f" → {np.nanmean(session):.1f} ({np.nanmean(residual):.1f})"
+            print(f"{case:28} {means}; {interval(session - plain)} ({interval(residual - plain_residual)})", flush=True)
+
+
+def interval(gains: NDArray[np.float64]) -> str:
+    """Return the mean of gains and its 95 % bootstrap interval over questions. Questions without a value are ignored.
+
+    Args:
+        gains: The gain of each question, shape (n,).
+    """
+    known = gains[~np.isnan(gains)]
+    means = known[np.random.default_rng(0).integers(len(known), size=(DRAWS, len(known)))].mean(axis=1)
+    low, high = np.quantile(means, (0.025, 0.975))
+    return f"{known.mean():+.1f}, {low:+.1f} to {high:+.1f}"
 
 
 def choose() -> None:

@@ -152,6 +152,10 @@ class SearchReport(Struct):
         list[str] | UnsetType,
         documented("further words that were searched for, since the query's own words have few hits"),
     ] = UNSET
+    carried: Annotated[
+        list[str] | UnsetType,
+        documented("words of documents that were marked for earlier queries of the session, if they count here"),
+    ] = UNSET
     facets: Annotated[
         dict[str, Annotated[list[ValueCount], Meta(max_length=8)]] | UnsetType,
         documented("field → its most frequent values or its ranges, with numbers of matching documents"),

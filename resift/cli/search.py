@@ -102,6 +102,8 @@ def search(
         click.echo(f"did you mean: {hits.did_you_mean}")
     if words := hits.response["resift"].get("widened"):
         click.echo(f"expansion words: {', '.join(words[:_MAX_WORDS])}")
+    if words := hits.response["resift"].get("carried"):
+        click.echo(f"words of earlier marks: {', '.join(words)}")
     _print_hits(hits, opened_index.fields or _guess_fields(hits))
 
 
@@ -154,6 +156,8 @@ def _print_body(opened_library: library.Library, search: Search, complete: bool)
     rewritten = service.rewritten(info, query, options, without_vectors=by_words)
     printed = rewritten.body if complete else _shortened(rewritten.body)
     click.echo(json.dumps(printed, ensure_ascii=False, indent=2))
+    if words := rewritten.knowledge.carried_words:
+        click.echo(f"words of earlier marks: {', '.join(words)}", err=True)
     if rewritten.reason:
         click.echo(f"{'partly rewritten' if rewritten.is_changed else 'not rewritten'}: {rewritten.reason}", err=True)
 

@@ -86,10 +86,23 @@ def expansion_terms(bags: Sequence[Bag], grades: NDArray[np.float64], is_for_que
         The weights of at most 60 words, heaviest words first.
     """
     weights = _word_weights(bags, np.where(is_for_query, grades, 0))
-    carried = _word_weights(bags, np.where(is_for_query, 0, grades))
-    for word, weight in _heaviest(carried, CARRIED_TERMS).items():
+    for word, weight in carried_terms(bags, grades, is_for_query).items():
         weights[word] = weights.get(word, 0.0) + weight
     return _heaviest(weights, MAX_TERMS)
+
+
+def carried_terms(bags: Sequence[Bag], grades: NDArray[np.float64], is_for_query: Sequence[bool]) -> dict[str, float]:
+    """Choose the words that judgements for earlier queries of the session add to a query, by Rocchio's formula.
+
+    Args:
+        bags: Bags of words of the m judged documents.
+        grades: The signs and weights of the judgements, shape (m,).
+        is_for_query: For each judgement, whether it was made for the current query.
+
+    Returns:
+        The weights of at most eight words, heaviest words first.
+    """
+    return _heaviest(_word_weights(bags, np.where(is_for_query, 0, grades)), CARRIED_TERMS)
 
 
 def _word_weights(bags: Sequence[Bag], grades: NDArray[np.float64]) -> dict[str, float]:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.feedback.expansion import HALF_EVIDENCE, Bag, PackedBag, expansion_terms
+from resift.feedback.expansion import HALF_EVIDENCE, Bag, PackedBag, carried_terms, expansion_terms
 from resift.feedback.judgements import JudgedDocument
 from resift.feedback.mask import learn_mask
 from resift.feedback.methods import DEFAULT_METHOD, METHODS, Method, resolve_method
@@ -359,6 +359,11 @@ class Feedback:
         These are at most 60 words that are typical of the relevant documents, heaviest first.
         """
         return expansion_terms(self.bags, self.grades, self.is_for_query or (True,) * len(self.grades))
+
+    @cached_property
+    def carried_terms(self) -> dict[str, float]:
+        """The words that judgements for earlier queries contribute to :attr:`expansion_terms`, with their weights."""
+        return carried_terms(self.bags, self.grades, self.is_for_query) if self.is_for_query else {}
 
 
 def _mask_of(method: Method, relevant: NDArray[Any], irrelevant: NDArray[Any]) -> Floats:

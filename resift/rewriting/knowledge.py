@@ -140,6 +140,12 @@ class Knowledge:
     notes: Sequence[str] = ()
 
     @property
+    def carried_words(self) -> list[str]:
+        """The expansion words that come from judgements for earlier queries of the session, heaviest first."""
+        carried = {} if self.feedback is None else self.feedback.carried_terms
+        return [word for word in self.expansion_words if word in carried]
+
+    @property
     def document_clause_count(self) -> int:
         """The number of clauses that OpenSearch counts for a clause that matches judged documents by their ids.
 

@@ -759,12 +759,14 @@ def _outcome_details(rewritten: Rewritten) -> dict[str, Any]:
     """Describe the outcome of a rewriting for the response.
 
     Returns:
-        A dictionary with ``outcome`` (the code of the outcome), ``reason`` (an explanation) and ``widened`` (the words
-        that were added so that more documents match). Empty values are left out.
+        A dictionary with ``outcome`` (the code of the outcome), ``reason`` (an explanation), ``widened`` (the words
+        that were added so that more documents match) and ``carried`` (the words that come from judgements for earlier
+        queries of the session). Empty values are left out.
     """
     details = {
         "outcome": rewritten.outcome.code,
         "reason": rewritten.reason,
         "widened": list(rewritten.widened),
+        "carried": rewritten.knowledge.carried_words if rewritten.is_reranked else [],
     }
     return {name: value for name, value in details.items() if value}

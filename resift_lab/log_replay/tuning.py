@@ -1,8 +1,8 @@
 """Choice of the constants of sessions for an index, by a click log or by judged queries.
 
-Each constant has three candidate values, one of which is the default. The clients or queries are divided into two
-halves. Each half chooses the constants, one after another, and the other half evaluates the choice. If both together
-are significantly better than the present constants, all clients or queries choose the final constants.
+Each constant has three or four candidate values, one of which is the default. The clients or queries are divided into
+two halves. Each half chooses the constants, one after another, and the other half evaluates the choice. If both
+together are significantly better than the present constants, all clients or queries choose the final constants.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from resift_lab.evaluation.significance import paired_randomization
 from resift_lab.training.gate import SIGNIFICANT
 
 # The constants of sessions (attributes of Tuning), with their candidate values. Each value is a factor of the default.
-FACTORS = {"words": (0.5, 1.0, 2.0), "strength": (0.5, 1.0, 2.0), "carried": (0.0, 1.0, 2.0)}
-# Maximum number of evaluations: the present constants, three values of three constants, and the choice of each half.
-TRIALS = 12
+FACTORS = {"words": (0.5, 1.0, 2.0), "strength": (0.5, 1.0, 2.0), "carried": (0.0, 0.5, 1.0, 2.0)}
+# Maximum number of evaluations: the present constants, all values of each constant, and the choice of each half.
+TRIALS = 3 + sum(map(len, FACTORS.values()))
 # A function that evaluates constants, and returns a value for each client or query, shape (n,); NaN for clients or
 # queries without a value.
 Values = Callable[[Tuning], Numbers]

@@ -65,6 +65,17 @@ def test_the_explained_body_is_the_searched_body() -> None:
     assert [(hit["_id"], hit["_score"]) for hit in rewritten] == [(hit.id, hit.score) for hit in searched]
 
 
+def test_words_of_marks_for_earlier_queries_are_named() -> None:
+    told = explained("those mountains", "--session", "anna").stderr
+    words = told.partition("words of earlier marks: ")[2].splitlines()[0].split(", ")
+    assert {"soldiers", "mountains"} <= set(words)
+    with library.open("resift.db") as opened:
+        found = opened.index("news").session("anna").search("those mountains")
+    assert found.response["resift"]["carried"] == words
+    for own_or_complete in ("fire", "rain in the forest for days"):
+        assert "words of earlier marks" not in explained(own_or_complete, "--session", "anna").stderr
+
+
 def test_omissions_are_explained_and_long_values_are_shortened() -> None:
     assert "not rewritten: no hits are requested" in explained("fire", "--size", "0").stderr
     long = explained(" ".join(f"w{number}" for number in range(600)) + 4 * " fire")

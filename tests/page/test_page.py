@@ -98,6 +98,7 @@ def test_marks_move_the_session_and_nothing_else(page: Page) -> None:
     before = titles(page)
     mark(page, 1)
     mark(page, 5, "not relevant")
+    assert "only lowers similar hits" in page.text("#toast")
     assert titles(page, "left") == engine
     assert titles(page) != before
     assert page.text("#note") == ""
@@ -256,10 +257,13 @@ def test_the_toast_covers_neither_facets_nor_the_shelf_and_ends_with_its_page(pa
         )
         return bool(page.run(code, selector))
 
-    page.open(q="fire", index="odd").click("#right .card:nth-child(2) .thumb")
+    # The message for an irrelevant mark is the longest.
+    page.open(q="fire", index="odd").click("#right .card:nth-child(2) .thumb[title='not relevant']")
     assert page.one("#toast").is_displayed()
     assert page.one("#facets").is_displayed()
     assert not covers("#facets")
+    assert page.one("#drawer").is_displayed()
+    assert not covers("#drawer")
     page.resize(390, 844)
     page.open(q="fire", index="odd").click("#right .card:nth-child(2) .thumb").click("#toggle")
     assert page.one("#toast").is_displayed()

@@ -202,13 +202,12 @@ const verb = (grade) => grade >= 1 ? "you marked" : grade > 0 ? "you opened" : g
 export function sentence({ moved, isNew }, because, { grade, words, session, vectors = true }) {
   const said = (text, like = null, end = "") => ({ text, like, end });
   const list = words.length ? `: ${words.join(", ")}` : "";
-  if (grade) return said(grade > 0 ? "You marked this as relevant" : "You marked this as not relevant");
+  if (grade) return said(`You marked this as ${grade > 0 ? "" : "not "}relevant`);
   if (!moved) return said("");
   if (because && Math.sign(because.grade) === Math.sign(moved)) {
     return moved > 0 ? said("More like ", because.title, because.grade < 1 ? `, which you opened${list}` : list) : said("Like ", because.title, `, which ${verb(because.grade)}`);
   }
   if (moved < 0) return said("Others moved ahead");
-  if (session && words.length) return said(`Has words of what you marked${list}`);
-  if (isNew || !session) return said(vectors ? "Closer to your query in meaning" : session ? "Has words of what you marked" : "Others fell behind");
-  return said("Others fell behind");
+  if (session && (words.length || (isNew && !vectors))) return said(`Has words of what you marked${list}`);
+  return said(vectors && (isNew || !session) ? "Closer to your query in meaning" : "Others fell behind");
 }

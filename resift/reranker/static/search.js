@@ -272,7 +272,7 @@ async function judge(key, grade) {
   return false;
 }
 
-const SAID = { 1: "Marked as relevant", 0: "Mark taken back", "-1": "Marked as not relevant" };
+const SAID = { 1: "Marked as relevant", 0: "Mark taken back", "-1": "Marked as not relevant. This only lowers similar hits; relevant marks find more" };
 
 const act = {
   // Mark a hit or judgement. The same mark again withdraws it.
