@@ -1,10 +1,16 @@
-"""Evaluate word vectors, by default the packaged vectors: ``RESIFT_DATA=DIR python benchmarks/resift_en.py [DIR]``.
+"""Evaluate word vectors, by default the packaged vectors: ``RESIFT_DATA=DIR python benchmarks/resift_en.py [DIR ...]``.
 
-$RESIFT_DATA contains ``sts<year>.tsv.gz`` (columns task, score, sentence1, sentence2) and BEIR collections. Values for
-STS are Spearman correlations x 100, averaged over the tasks of a year with their numbers of pairs as weights ("all":
-over all years). Values for retrieval are nDCG@10 x 100 of all documents ranked by the similarity.
+$RESIFT_DATA contains ``sts<year>.tsv.gz`` (columns task, score, sentence1, sentence2) and BEIR collections. Each DIR is
+a table that :meth:`resift.vectors.table.WordVectors.save` wrote, or the folder of a static model, which is converted
+with all words of the evaluated texts. Values for STS are Spearman correlations x 100, averaged over the tasks of a year
+with their numbers of pairs as weights ("all": over all years). Values for retrieval are nDCG@10 x 100 of all documents
+ranked by the similarity.
 
-The rows are ways to compare texts:
+``--retrieval`` prints the cosine of weighted means on all collections instead: alone, and as the factor
+exp(beta * cosine) of BM25's scores, with the better beta of 1 and 2 for each collection. It also prints how many of the
+documents' words have no vector. The STS years are then 2012 to 2016.
+
+The rows of the first table are ways to compare texts:
 
 - "mean" is the cosine of weighted means of word vectors.
 - "max" is SFBoW with the identity universe (Muffo et al. 2021). Each component of a text's vector is the maximum of
@@ -14,13 +20,13 @@ The rows are ways to compare texts:
 - "dynamax" is DynaMax of weighted word vectors, including words without a vector.
 """
 
+import argparse
 import gzip
 import json
 import os
-import sys
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +35,18 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from scipy.stats import spearmanr
 
+from resift.text import tokenize
 from resift.vectors.table import WordVectors
+from resift_lab.evaluation.baselines.bm25 import BM25
 from resift_lab.evaluation.baselines.dynamax import DynaMaxPairs
+from resift_lab.evaluation.data import read_collection
+from resift_lab.evaluation.metrics import ndcg_at
+from resift_lab.vectors.model2vec import read_static
 
 Floats = NDArray[Any]
 YEARS, COLLECTIONS = ("2012", "2013", "2014"), ("cranfield", "cisi", "medline", "vaswani")
+MORE_YEARS, MORE_COLLECTIONS = ("2015", "2016"), ("cacm", "dl19-pool", "csfcube")
+BETAS = (1, 2)
 WAYS = ("mean", "max", "max weighted", "max count", "max weighted count", "max weighted both signs")
 
 
@@ -113,15 +126,103 @@ def ndcg(folder: Path, vectors: WordVectors, way: str, k: int = 10) -> float:
     return 100 * float(np.mean(values))
 
 
-if __name__ == "__main__":
+class Ranker:
+    """Ranks all documents of a collection by BM25, by a table of word vectors, and by both.
+
+    Args:
+        folder: The folder of the collection in BEIR's layout.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.collection = read_collection(folder)
+        bm25 = BM25()
+        documents = bm25.fit(self.collection.documents)
+        self.lexical = np.asarray((bm25.queries(self.collection.queries) @ documents.T).todense())
+
+    def ndcg(self, scores: Floats) -> float:
+        """Return the mean nDCG@10 x 100 of the scores of N documents for Q queries, shape (Q, N)."""
+        values = []
+        for row, grades in zip(scores, self.collection.grades, strict=True):
+            best = np.argsort(-row, kind="stable")[:10].tolist()
+            values.append(ndcg_at([grades.get(position, 0) for position in best], list(grades.values())))
+        return 100 * float(np.mean(values))
+
+    def figures(self, vectors: WordVectors) -> tuple[float, float]:
+        """Return nDCG@10 x 100 of the vectors alone, and of BM25's scores times exp(beta * cosine), the better beta."""
+        cosines = pool(vectors, "mean", self.collection.queries) @ pool(vectors, "mean", self.collection.documents).T
+        return self.ndcg(cosines), max(self.ndcg(self.lexical * np.exp(beta * cosines)) for beta in BETAS)
+
+    def unknown(self, vectors: WordVectors) -> float:
+        """Return the percentage of the documents' words that have no vector."""
+        documents = self.collection.documents
+        return 100 - 100 * len(vectors.ids(documents)[0]) / sum(len(tokenize(text)) for text in documents)
+
+
+def evaluated_texts(data: Path) -> Iterator[str]:
+    """Yield the lines of all STS files, and the queries and documents of all collections."""
+    for year in (*YEARS, *MORE_YEARS):
+        yield from lines(data / f"sts{year}.tsv.gz")
+    for name in (*COLLECTIONS, *MORE_COLLECTIONS):
+        collection = read_collection(data / name)
+        yield from chain(collection.queries, collection.documents)
+
+
+def read_table(folder: str, data: Path) -> WordVectors:
+    """Read a saved table, or convert the folder of a static model with all words of the evaluated texts."""
+    if Path(folder, "vectors.json").is_file():
+        return WordVectors.load(folder)
+    return read_static(folder, dict.fromkeys(chain.from_iterable(map(tokenize, evaluated_texts(data)))))
+
+
+def print_row(label: str, figures: list[float]) -> None:
+    """Print a line of a table."""
+    print(f"{label:24}", *(f"{figure:9.1f}" for figure in figures), flush=True)
+
+
+def print_ways(data: Path, table: WordVectors) -> None:
+    """Print STS and retrieval for each of WAYS."""
+    print(f"{'':24}", *(f"{head:>9}" for head in (*YEARS, "all", *COLLECTIONS)))
+    for way in (*WAYS, "dynamax"):
+        years = [sts(data / f"sts{year}.tsv.gz", table, way) for year in YEARS]
+        figures = [rho for rho, _ in years]
+        figures.append(float(np.average(figures, weights=[pairs for _, pairs in years])))
+        figures += [] if way == "dynamax" else [ndcg(data / c, table, way) for c in COLLECTIONS]
+        print_row(way, figures)
+
+
+def print_retrieval(data: Path, tables: dict[str, WordVectors]) -> None:
+    """Print STS of all years, and retrieval alone and beside BM25 on all collections, for each table."""
+    rankers = {name: Ranker(data / name) for name in (*COLLECTIONS, *MORE_COLLECTIONS)}
+    print(f"{'':24}", *(f"{head:>9}" for head in (*YEARS, *MORE_YEARS, "mean")))
+    for name, table in tables.items():
+        years = [sts(data / f"sts{year}.tsv.gz", table, "mean")[0] for year in (*YEARS, *MORE_YEARS)]
+        print_row(name, [*years, float(np.mean(years))])
+    print(f"{'':24}", *(f"{head:>9}" for head in (*rankers, "mean")))
+    lexical = [ranker.ndcg(ranker.lexical) for ranker in rankers.values()]
+    print_row("BM25", [*lexical, float(np.mean(lexical))])
+    for name, table in tables.items():
+        pairs = [ranker.figures(table) for ranker in rankers.values()]
+        for label, figures in zip((name, f"{name} with BM25"), zip(*pairs, strict=True), strict=True):
+            print_row(label, [*figures, float(np.mean(figures))])
+        unknown = [ranker.unknown(table) for ranker in rankers.values()]
+        print_row("words without a vector, %", [*unknown, float(np.mean(unknown))])
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="*", default=[str(Path(__file__).parents[1] / "resift/data/resift-en")])
+    parser.add_argument("--retrieval", action="store_true")
+    options = parser.parse_args()
     data = Path(os.environ["RESIFT_DATA"])
-    for name in sys.argv[1:] or [str(Path(__file__).parents[1] / "resift/data/resift-en")]:
-        table = WordVectors.load(name)
+    tables = {Path(folder).resolve().name: read_table(folder, data) for folder in options.folders}
+    for name, table in tables.items():
         print(f"{name}: {len(table)} words x {table.dim}, {table.matrix.dtype}")
-        print(f"{'':24}", *(f"{head:>9}" for head in (*YEARS, "all", *COLLECTIONS)))
-        for way in (*WAYS, "dynamax"):
-            years = [sts(data / f"sts{year}.tsv.gz", table, way) for year in YEARS]
-            figures = [rho for rho, _ in years]
-            figures.append(float(np.average(figures, weights=[pairs for _, pairs in years])))
-            figures += [] if way == "dynamax" else [ndcg(data / c, table, way) for c in COLLECTIONS]
-            print(f"{way:24}", *(f"{figure:9.1f}" for figure in figures), flush=True)
+        if not options.retrieval:
+            print_ways(data, table)
+    if options.retrieval:
+        print_retrieval(data, tables)
+
+
+if __name__ == "__main__":
+    main()
