@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from resift.vectors.compact import decode_vector
 
 __all__ = ["other", "own", "shop"]
 
+PAUSE = 0.03  # time between two searches of a client, in seconds
 QUERY = {"query": {"multi_match": {"query": "forest river", "fields": ["text", "everything"]}}, "size": 5}
 
 
@@ -110,6 +112,7 @@ class Searches:
                 hits = search(self.index)
                 self.rewritten += all("resift" in hit.get("matched_queries", ()) for hit in hits)
                 self.count += 1
+                time.sleep(PAUSE)
             except Exception as error:
                 self.failed.append(error)
 
@@ -351,7 +354,7 @@ def test_an_installation_stays_while_an_index_uses_it(
 def test_the_output_explains_how_to_install_a_model(
     shop: Index, old: Served, vectors: WordVectors, tmp_path: Path, opensearch_url: str
 ) -> None:
-    _, folder = own_model(vectors, tmp_path, 3)
+    _, folder = own_model(vectors, tmp_path, 3, Path(__file__).name)
     told = run("attach", shop.name, opensearch_url, "--model", folder, "--default-pipelines", status=3).output
     command = f"resift install --model {folder} --service URL"
     assert f"next: resift serve --model {folder} and {command}, once for the cluster\n" in told

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
+import zlib
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -165,14 +166,17 @@ def assert_right(index: Index, model: Model, fields: list[str], field: str = COM
         np.testing.assert_allclose(document.vector, right, atol=atol)
 
 
-def own_model(vectors: WordVectors, folder: Path, seed: int) -> tuple[Model, str]:
-    """Return a new model, and the folder in which it is saved.
+def own_model(vectors: WordVectors, folder: Path, seed: int, file: str) -> tuple[Model, str]:
+    """Return a new model, and the folder in which it is saved. It is the same in each test run.
 
-    No other test and no other test run has this model, because a random number is part of its seed.
+    Args:
+        vectors: Word vectors, to which small random numbers are added.
+        folder: The folder for the model's folder.
+        seed: The number of the model in its test file.
+        file: The name of the test file. Files share a cluster, so no other file has this model.
     """
-    rows = (
-        vectors.rows() + np.random.default_rng([seed, uuid.uuid4().int % 2**32]).normal(size=vectors.rows().shape) / 9
-    )
+    random = np.random.default_rng([seed, zlib.crc32(file.encode())])
+    rows = vectors.rows() + random.normal(size=vectors.rows().shape) / 9
     model = build_model("mean", build_table(list(vectors.words), rows.astype(np.float32)))
     return model, str(model.save(folder / f"model-{seed}"))
 
@@ -209,15 +213,19 @@ def shop(cluster: OpenSearchEngine) -> Iterator[Index]:
 
 
 @pytest.fixture(scope="module")
-def own(vectors: WordVectors, tmp_path_factory: pytest.TempPathFactory) -> tuple[Model, str]:
+def own(
+    vectors: WordVectors, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> tuple[Model, str]:
     """Return a model that only this module's tests have, and its folder."""
-    return own_model(vectors, tmp_path_factory.mktemp("own"), 1)
+    return own_model(vectors, tmp_path_factory.mktemp("own"), 1, request.path.name)
 
 
 @pytest.fixture(scope="module")
-def other(vectors: WordVectors, tmp_path_factory: pytest.TempPathFactory) -> tuple[Model, str]:
+def other(
+    vectors: WordVectors, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> tuple[Model, str]:
     """Return a second model like ``own``, and its folder."""
-    return own_model(vectors, tmp_path_factory.mktemp("other"), 2)
+    return own_model(vectors, tmp_path_factory.mktemp("other"), 2, request.path.name)
 
 
 def remove_pipelines(cluster: Cluster, index: str) -> None:
