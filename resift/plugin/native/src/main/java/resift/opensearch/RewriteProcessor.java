@@ -3,9 +3,11 @@ package resift.opensearch;
 
 import java.io.IOException;
 import java.util.List;
+import java.util.Set;
 
 import org.opensearch.action.search.SearchRequest;
 import org.opensearch.action.support.ContextPreservingActionListener;
+import org.opensearch.common.io.stream.BytesStreamOutput;
 import org.opensearch.common.xcontent.json.JsonXContent;
 import org.opensearch.core.action.ActionListener;
 import org.opensearch.core.common.bytes.BytesReference;
@@ -87,7 +89,9 @@ class RewriteProcessor extends AbstractProcessor implements SearchRequestProcess
                 preserving.onResponse(withoutOptions(request));
             } else {
                 rewriting.stats().answered(rewritten.isPresent());
-                preserving.onResponse(rewritten.map(result -> request.source(result.ext(others))).orElseGet(() -> withoutOptions(request)));
+                preserving.onResponse(
+                    rewritten.map(result -> request.source(withAggregations(result, source).ext(others))).orElseGet(() -> withoutOptions(request))
+                );
             }
         });
     }
@@ -101,19 +105,35 @@ class RewriteProcessor extends AbstractProcessor implements SearchRequestProcess
         return request.source(source.shallowCopy().ext(Sections.ofOthers(source)));
     }
 
+    /**
+     * Adds the aggregations of the original search to the rewritten search, which has none.
+     *
+     * <p>The service does not change aggregations, so they are not sent. OpenSearch would also write some of them without all of their options,
+     * such as the offset of dates in a composite aggregation.
+     */
+    private static SearchSourceBuilder withAggregations(SearchSourceBuilder rewritten, SearchSourceBuilder original) {
+        if (original.aggregations() != null) {
+            original.aggregations().getAggregatorFactories().forEach(rewritten::aggregation);
+            original.aggregations().getPipelineAggregatorFactories().forEach(rewritten::aggregation);
+        }
+        return rewritten;
+    }
+
     /** Returns the body of the request to the service. */
     private static byte[] body(SearchRequest request) throws IOException {
-        try (XContentBuilder json = JsonXContent.contentBuilder()) {
-            json.startObject();
-            json.field("index", index(request));
-            json.field("hide_vectors", true);
-            if (request.scroll() != null) {
-                // The search body does not show whether the search is a scroll, and OpenSearch cannot rescore a scroll.
-                json.field("scroll", true);
+        try (BytesStreamOutput bytes = new BytesStreamOutput()) {
+            try (XContentBuilder json = new XContentBuilder(JsonXContent.jsonXContent, bytes, Set.of(), Set.of("body.aggregations"))) {
+                json.startObject();
+                json.field("index", index(request));
+                json.field("hide_vectors", true);
+                if (request.scroll() != null) {
+                    // The search body does not show whether the search is a scroll, and OpenSearch cannot rescore a scroll.
+                    json.field("scroll", true);
+                }
+                json.field("body", request.source().shallowCopy().ext(Sections.ofService(request.source())));
+                json.endObject();
             }
-            json.field("body", request.source().shallowCopy().ext(Sections.ofService(request.source())));
-            json.endObject();
-            return BytesReference.toBytes(BytesReference.bytes(json));
+            return BytesReference.toBytes(bytes.bytes());
         }
     }
 

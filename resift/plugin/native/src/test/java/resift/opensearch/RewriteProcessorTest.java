@@ -2,6 +2,7 @@
 package resift.opensearch;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotSame;
 import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -16,6 +17,7 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
@@ -36,6 +38,10 @@ import org.opensearch.core.xcontent.NamedXContentRegistry;
 import org.opensearch.index.query.MatchAllQueryBuilder;
 import org.opensearch.index.query.MatchNoneQueryBuilder;
 import org.opensearch.search.SearchModule;
+import org.opensearch.search.aggregations.bucket.composite.CompositeAggregationBuilder;
+import org.opensearch.search.aggregations.bucket.composite.DateHistogramValuesSourceBuilder;
+import org.opensearch.search.aggregations.bucket.histogram.DateHistogramInterval;
+import org.opensearch.search.aggregations.pipeline.MaxBucketPipelineAggregationBuilder;
 import org.opensearch.search.builder.SearchSourceBuilder;
 import org.opensearch.search.pipeline.PipelineProcessingContext;
 
@@ -152,6 +158,19 @@ class RewriteProcessorTest {
         assertEquals(0, endpoint.breaker().consecutiveFailures());
         assertEquals(2, rewriting.stats().count(Failure.TIMEOUT));
         mayAnswer.countDown();
+    }
+
+    @Test
+    void aggregationsKeepOptionsThatOpenSearchDoesNotWriteAsJson() throws Exception {
+        DateHistogramValuesSourceBuilder days = new DateHistogramValuesSourceBuilder("day").field("date").calendarInterval(DateHistogramInterval.DAY);
+        CompositeAggregationBuilder byDay = new CompositeAggregationBuilder("by_day", List.of(days.offset(14_400_000)));
+        SearchRequest request = request(Map.of("session", "anna"));
+        request.source().aggregation(byDay).aggregation(new MaxBucketPipelineAggregationBuilder("most", "by_day>_count"));
+        SearchSourceBuilder rewritten = await(request).source();
+        assertEquals(new MatchNoneQueryBuilder(), rewritten.query());
+        assertEquals(Set.of(byDay), Set.copyOf(rewritten.aggregations().getAggregatorFactories()));
+        assertEquals(1, rewritten.aggregations().getPipelineAggregatorFactories().size());
+        assertFalse(received.get(0).contains("by_day"), received.get(0));
     }
 
     @Test
