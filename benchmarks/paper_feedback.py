@@ -13,7 +13,7 @@ marked, and the whole train split is ranked again. Prints mAP and the interpolat
 - ``all trained``: the marked documents train not only the mask, but also the codebook, its width and the word vectors,
   with the steps and the rate of the mask. All documents are then encoded again. The public code of the authors does
   this for the last incomplete batch of an epoch, also in its feedback mode.
-- ``all trained, best``: the same with the best mAP of all TRAINED_SETTINGS, an upper bound as well.
+- ``all trained, best setting``: the same with the best mAP of all TRAINED_SETTINGS, an upper bound as well.
 """
 
 from __future__ import annotations
