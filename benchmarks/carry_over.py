@@ -10,7 +10,7 @@ There are lines for adapted vectors, packaged vectors and lexical searches (an i
 forms of each question: the original, and the form of MTRAG in which a language model made it independent of earlier
 turns. The collection ``inscit``, with which nothing was chosen, has only the original questions. It contains the
 development conversations of INSCIT (Wu et al. 2023): the documents are the passages that its answers cite, and a mark
-is a passage that the given answer cites.
+is a passage that the given answer cites. ``inscit.py`` converts it.
 
 ``choose`` leaves out each collection in turn, and chooses a weight by the other two collections. The chosen weight has
 the smallest loss in its worst case, and among equals the largest mean gain.
