@@ -30,6 +30,9 @@ NATIVE = "tests/cluster/test_native_"
 # These tests wait for time limits for longer than they compute. They start early, while all processes have work.
 WAITING = ("tests/cluster/test_failover.py", "tests/cluster/test_frozen_service.py")
 
+# This file runs all commands of docs/papers.md one after another, which takes minutes.
+LONGEST = "tests/cluster/test_papers.py"
+
 # Files without a test that needs OpenSearch. If one of them gets such a test, one more process starts a node.
 NEEDS_NO_NODE = re.compile(
     r"resift(_lab)?/|tests/unit/|tests/lab/test_(?!export|prove_replay|ubi_training)|tests/page/test_(?!page_states)"
@@ -82,7 +85,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Let the processes start with the longest files."""
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: (not item.nodeid.startswith(SECURED), not item.nodeid.startswith(WAITING)))
+        items.sort(key=lambda item: [not item.nodeid.startswith(files) for files in (SECURED, WAITING, LONGEST)])
 
 
 @pytest.hookimpl(wrapper=True)
