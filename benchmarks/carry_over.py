@@ -37,10 +37,10 @@ from resift_lab.commands.systems import SystemChoice
 from resift_lab.evaluation.data import read_conversations
 from resift_lab.evaluation.feedback.bench import FeedbackBench
 from resift_lab.evaluation.feedback.turns import METRICS, ndcg, run_turns
+from resift_lab.evaluation.significance import bootstrap_mean
 
 COLLECTIONS = ("clapnq", "govt", "fiqa")
 HELD_OUT = "inscit"
-DRAWS = 2000  # bootstrap samples
 WEIGHTS = (0.15, 0.3, 0.5)
 Case = tuple[str, str, bool]  # collection, kind of searches, and whether the questions are rewritten
 
@@ -96,10 +96,8 @@ def interval(gains: NDArray[np.float64]) -> str:
     Args:
         gains: The gain of each question, shape (n,).
     """
-    known = gains[~np.isnan(gains)]
-    means = known[np.random.default_rng(0).integers(len(known), size=(DRAWS, len(known)))].mean(axis=1)
-    low, high = np.quantile(means, (0.025, 0.975))
-    return f"{known.mean():+.1f}, {low:+.1f} to {high:+.1f}"
+    low, high = bootstrap_mean(gains, np.random.default_rng(0))
+    return f"{np.nanmean(gains):+.1f}, {low:+.1f} to {high:+.1f}"
 
 
 def choose() -> None:

@@ -7,7 +7,6 @@ import java.util.Set;
 
 import org.opensearch.action.search.SearchRequest;
 import org.opensearch.action.support.ContextPreservingActionListener;
-import org.opensearch.common.io.stream.BytesStreamOutput;
 import org.opensearch.common.xcontent.json.JsonXContent;
 import org.opensearch.core.action.ActionListener;
 import org.opensearch.core.common.bytes.BytesReference;
@@ -121,19 +120,17 @@ class RewriteProcessor extends AbstractProcessor implements SearchRequestProcess
 
     /** Returns the body of the request to the service. */
     private static byte[] body(SearchRequest request) throws IOException {
-        try (BytesStreamOutput bytes = new BytesStreamOutput()) {
-            try (XContentBuilder json = new XContentBuilder(JsonXContent.jsonXContent, bytes, Set.of(), Set.of("body.aggregations"))) {
-                json.startObject();
-                json.field("index", index(request));
-                json.field("hide_vectors", true);
-                if (request.scroll() != null) {
-                    // The search body does not show whether the search is a scroll, and OpenSearch cannot rescore a scroll.
-                    json.field("scroll", true);
-                }
-                json.field("body", request.source().shallowCopy().ext(Sections.ofService(request.source())));
-                json.endObject();
+        try (XContentBuilder json = XContentBuilder.builder(JsonXContent.jsonXContent, Set.of(), Set.of("body.aggregations"))) {
+            json.startObject();
+            json.field("index", index(request));
+            json.field("hide_vectors", true);
+            if (request.scroll() != null) {
+                // The search body does not show whether the search is a scroll, and OpenSearch cannot rescore a scroll.
+                json.field("scroll", true);
             }
-            return BytesReference.toBytes(bytes.bytes());
+            json.field("body", request.source().shallowCopy().ext(Sections.ofService(request.source())));
+            json.endObject();
+            return BytesReference.toBytes(BytesReference.bytes(json));
         }
     }
 
