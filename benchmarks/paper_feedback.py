@@ -2,7 +2,8 @@
 
 Documents are the train split, ranked by the cosine of untrained BoEW vectors (GloVe 50d; 16 codewords for WebKB, else
 64). 100 random test documents are queries. At most five relevant and five irrelevant documents among the first 30 are
-marked, and the whole train split is ranked again. Prints mAP and the interpolated precision at rank 10, x 100:
+marked, and the whole train split is ranked again. Prints mAP and the interpolated precision at rank 10 (top-10), x 100.
+The values of the paper are in the row below ours. The columns are:
 
 - ``initial``: the ranking without feedback.
 - ``Rocchio``: query + 0.8 · mean of the relevant vectors, the weights of the paper.
@@ -30,6 +31,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from paper_rows import PartRow
 from papers import prepare_vectors
 from scipy.sparse import csr_matrix
 
@@ -49,6 +51,7 @@ from resift_lab.training.options import RoBoewOptions
 
 QUERIES, MARKS, RELEVANT_WEIGHT = 100, 10, 0.8
 CODEWORDS = {"20ng": 64, "r8": 64, "webkb": 16}
+CORPORA = {"20ng": "20 Newsgroups", "r8": "R8", "webkb": "WebKB"}
 SIGMA = 0.25  # width of the codewords, the default of BoEW
 SETTINGS = tuple(product((0.005, 0.01, 0.05, 0.1), (20, 100), (0.01, 0.1)))  # fuzziness, steps and learning rate
 TRAINED_SETTINGS = ((0.1, 20, 0.01), (0.1, 100, 0.01))
@@ -206,12 +209,12 @@ def main(names: Sequence[str]) -> None:
         rows = list(figures(protocol, model.encode(train.texts), model.encode(protocol.queries), ranks))
         first, of_masks, of_trained = rows[:4], rows[4 : 4 + len(masks)], rows[4 + len(masks) :]
         default = of_trained[TRAINED_SETTINGS.index((FUZZINESS, ITERATIONS, RATE))]
-        texts = [
-            f"{m:.1f} / {p:.1f} ({paper[0]:.1f} / {paper[1]:.1f})"
-            for (m, p), paper in zip(first, PAPER[name], strict=True)
-        ]
-        texts += ["{:.1f} / {:.1f}".format(*row) for row in (max(of_masks), default, max(of_trained))]
-        print(f"| {name} | {' | '.join(texts)} |", flush=True)
+        shown = [*first, max(of_masks), default, max(of_trained)]
+        for position, measure in enumerate(("mAP", "top-10")):
+            ours = [f"{row[position]:.1f}" for row in shown]
+            paper = [f"{row[position]:.2f}" for row in PAPER[name]]
+            paper += ["–"] * (len(ours) - len(paper))
+            print(*PartRow(f"{CORPORA[name]}, {measure}", ours, paper).lines(), sep="\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from paper_rows import Part
 from plotting import mark, panels, save, style
 
 Reports = dict[str, list[dict[str, Any]]]
@@ -28,9 +29,12 @@ DRAWN = {
 }
 
 
-def is_drawable(title: str, found: Reports) -> bool:
-    """Return whether every row that the plots of a table show has reports."""
-    return all(found[name] for name in found if title.startswith("Effect of") or label_of(name) is not None)
+DOT_PLOT = "The table as a dot plot."  # begins the alternative text of dot plots
+
+
+def is_drawable(found: Reports) -> bool:
+    """Return whether every row that has a curve has reports."""
+    return all(found[name] for name in found if label_of(name) is not None)
 
 
 def label_of(row: str) -> str | None:
@@ -41,9 +45,7 @@ def label_of(row: str) -> str | None:
 
 
 def plots_of(title: str, found: Reports, folder: Path) -> list[Plot]:
-    """Draw the plots for which a table has reports."""
-    if title.startswith("Effect of"):
-        return [sweeps(title, found, folder)] if any(found.values()) else []
+    """Draw the curves of a table, if its reports contain any."""
     curves = {name: reports for name, reports in found.items() if reports and "precision_recall" in reports[0]}
     return [curves_of(title, curves, folder)] if len(curves) > 2 else []
 
@@ -73,14 +75,31 @@ def curves_of(title: str, found: Reports, folder: Path) -> Plot:
     return save(figure, folder / f"{_file_name(title)}.png"), words
 
 
-def sweeps(title: str, found: Reports, folder: Path) -> Plot:
-    """Draw mAP against the size of untrained vectors, against the size of trained vectors, and against σ."""
-    figure, axes = panels(3, 4.4)
+def sweeps(part: Part, folder: Path, draw: bool) -> Plot:
+    """Return the plot of mAP against the size of untrained vectors, the size of trained vectors, and σ.
+
+    Args:
+        part: The table, whose first column is the mAP.
+        folder: The folder of the plot.
+        draw: If false, the file of the plot remains as it is.
+    """
     series: dict[str, list[tuple[float, float]]] = {}
-    for name, reports in found.items():
-        if reports and (match := re.fullmatch(r"(BoEW|RO-BoEW|RN-BoF), (\d+)(?:, σ ([\d.]+))?", name)):
+    for row in part.rows:
+        if match := re.fullmatch(r"(BoEW|RO-BoEW|RN-BoF), (\d+)(?:, σ ([\d.]+))?", row.name):
             key = "BoEW with 64 codewords" if match[3] else match[1]
-            series.setdefault(key, []).append((float(match[3] or match[2]), 100 * reports[0]["map11"]))
+            series.setdefault(key, []).append((float(match[3] or match[2]), number_of(row.values[0])))
+    best = {name: max(points, key=lambda point: point[1]) for name, points in series.items()}
+    words = "mAP against the size of the vectors, without and with labels, and against σ. Best values: "
+    words += ", ".join(f"{name} {value:.1f} at {size:g}" for name, (size, value) in best.items()) + "."
+    path = folder / f"{_file_name(part.title)}.png"
+    if draw:
+        draw_sweeps(part.title, series, path)
+    return path, words
+
+
+def draw_sweeps(title: str, series: Mapping[str, Sequence[tuple[float, float]]], path: Path) -> None:
+    """Draw a line for each series, in three panels with logarithmic axes."""
+    figure, axes = panels(3, 4.4)
     for number, (name, panel) in enumerate({"BoEW": 0, "RO-BoEW": 1, "RN-BoF": 1, "BoEW with 64 codewords": 2}.items()):
         if name in series:
             axes[panel].plot(*zip(*sorted(series[name]), strict=True), label=name, **style(number))
@@ -95,35 +114,57 @@ def sweeps(title: str, found: Reports, folder: Path) -> Plot:
         if ticks:
             panel_axes.legend()
     figure.suptitle(title)
-    best = {name: max(points, key=lambda point: point[1]) for name, points in series.items()}
-    words = "mAP against the size of the vectors, without and with labels, and against σ. Best values: "
-    words += ", ".join(f"{name} {value:.1f} at {size:g}" for name, (size, value) in best.items()) + "."
-    return save(figure, folder / f"{_file_name(title)}.png"), words
+    save(figure, path)
 
 
-def dots(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], folder: Path) -> Plot:
-    """Draw a table as a dot plot with a panel per column.
+def number_of(value: str) -> float:
+    """Return the number at the start of a cell, without its standard deviation. – is not a number (NaN)."""
+    match = re.match(r"[\d.]+", value)
+    return float(match[0]) if match else np.nan
 
-    Values of Resift are filled dots, values of the paper are hollow dots. If a cell contains several values, the first
-    value is drawn.
+
+def dots(title: str, part: Part, folder: Path, draw: bool) -> Plot:
+    """Return a dot plot of a table with a panel per column. Columns without any value are left out.
+
+    Values of Resift are filled dots, values of the paper are hollow dots.
+
+    Args:
+        title: The title of the table, which names the file.
+        part: The table.
+        folder: The folder of the plot.
+        draw: If false, the file of the plot remains as it is.
     """
-    figure, axes = panels(len(head), width=3.6, height=1.2 + 0.28 * len(rows))
-    best = []
-    for column, (name, panel) in enumerate(zip(head, axes, strict=True), 1):
-        ours = [float(match[0]) if (match := re.match(r"[\d.]+", row[column])) else np.nan for row in rows]
-        paper = [float(match[1]) if (match := re.search(r"\(([\d.]+)\)", row[column])) else np.nan for row in rows]
-        places = np.arange(len(rows))
+    columns = [np.array([number_of(row.values[column]) for row in part.rows]) for column in range(len(part.head))]
+    shown = [column for column, ours in enumerate(columns) if not np.isnan(ours).all()]
+    best = [
+        f"{part.head[column]} {np.nanmax(columns[column]):.1f} ({part.rows[int(np.nanargmax(columns[column]))].name})"
+        for column in shown
+    ]
+    words = DOT_PLOT + (" Hollow dots are the values of the paper." if any(row.paper for row in part.rows) else "")
+    words += f" Highest values: {', '.join(best)}."
+    path = folder / f"{_file_name(title)}.png"
+    if draw:
+        draw_dots(part, shown, path)
+    return path, words
+
+
+def draw_dots(part: Part, columns: Sequence[int], path: Path) -> None:
+    """Draw a panel with the dots of our values and of the paper's values for each of the columns."""
+    figure, axes = panels(len(columns), width=3.6, height=1.2 + 0.28 * len(part.rows))
+    places = np.arange(len(part.rows))
+    for column, panel in zip(columns, axes, strict=True):
+        ours = [number_of(row.values[column]) for row in part.rows]
+        paper = [number_of(row.paper[column]) if row.paper else np.nan for row in part.rows]
         panel.scatter(ours, places, label="here", **mark(0))
         if not np.isnan(paper).all():
             panel.scatter(paper, places, label="paper", facecolors="none", edgecolors=mark(1)["color"])
-        panel.set(title=name, yticks=places, yticklabels=[row[0] for row in rows] if column == 1 else [])
+        panel.set(title=part.head[column], yticks=places, yticklabels=[])
         panel.invert_yaxis()
         panel.grid(alpha=0.3)
-        best.append(f"{name} {np.nanmax(ours):.1f} ({rows[int(np.nanargmax(ours))][0]})")
+    axes[0].set_yticklabels([row.name for row in part.rows])
     if axes[0].collections[1:]:
         axes[0].legend(fontsize="small")
-    words = f"The table as a dot plot. Hollow dots are the values of the paper. Highest values: {', '.join(best)}."
-    return save(figure, folder / f"{_file_name(title)}.png"), words
+    save(figure, path)
 
 
 def _file_name(title: str) -> str:

@@ -6,18 +6,18 @@ import gzip
 import itertools
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import paper_plots
-from paper_rows import WORK, Report, Row, Table
+from paper_rows import WORK, Part, PartRow, Report, Row, Table
 
 from resift.encoders.builders import build_model
 from resift.encoders.registry import load_model
 from resift.vectors.table import WordVectors
 
-DIFFERS = "the paper has"  # heading of the column that says how rows differ from the paper
 MAP_DOCUMENTS = 2000  # number of documents in a t-SNE map
 # a word in a table's title → the page of the table; all other tables are on the page "boew"
 PAGES = {
@@ -35,57 +35,55 @@ def percent(values: Sequence[float]) -> str:
     return mean if len(values) < 2 else f"{mean} ±{100 * np.std(values, ddof=1):.1f}"
 
 
-Cells = dict[tuple[str, str, str], str]
-"""Values of docs/results/ by the title of the table (without its part in brackets), the row and the column."""
+PresentCells = dict[tuple[str, str, str, str], str]
+"""Values of docs/results/ by the title of the table (without its part in brackets), its subtitle, the row and the
+column."""
 
 
 def short_title(title: str) -> str:
-    """Return a title without its part in brackets, which names the paper, and without its corpus."""
+    """Return a title without its part in brackets, which names the paper."""
     return title.partition(" (")[0]
 
 
-def present_cells(folder: Path) -> Cells:
-    """Read the values of all tables in a folder of Markdown pages, without the values of papers in brackets."""
-    values: Cells = {}
+def present_cells(folder: Path) -> PresentCells:
+    """Read the values of all tables in a folder of Markdown pages."""
+    values: PresentCells = {}
     for page in folder.glob("*.md"):
-        title, head = "", list[str]()
+        title, subtitle, head = "", "", list[str]()
         for line in page.read_text("utf-8").splitlines():
             texts = [text.strip() for text in line.strip("|").split("|")]
             if line.startswith("## "):
-                title = short_title(line.removeprefix("## "))
+                title, subtitle = short_title(line.removeprefix("## ")), ""
+            elif line.startswith("### "):
+                subtitle = line.removeprefix("### ")
             if not line.startswith("|"):
                 head = []
             elif not head:
                 head = texts
             elif not line.startswith("|---"):
                 for column, text in zip(head[1:], texts[1:], strict=True):
-                    values[title, texts[0], column] = text.partition(" (")[0]
+                    values[title, subtitle, texts[0], column] = text
     return values
 
 
-def cells(row: Row, table: Table, reports: Sequence[Report], present: Cells) -> list[str]:
-    """Return the cells of a row: its name, and for each column the value, with the paper's value in brackets.
+def cells(row: Row, table: Table, reports: Sequence[Report], present: PresentCells) -> list[str]:
+    """Return the values of a row, a cell for each column.
 
     Without a report, a value is the present value of the page, or – if the page has none.
     """
-    texts = [row.name]
-    for position, figure in enumerate(table.columns.values()):
-        paper = row.paper[position] if position < len(row.paper) else None
-        earlier = earlier_cell(present, table, row.name, position)
-        ours = percent([figure(report) for report in reports]) if reports else earlier
-        texts.append(ours if paper is None else f"{ours} ({paper:.2f})")
-    return texts
+    if reports:
+        return [percent([figure(report) for report in reports]) for figure in table.columns.values()]
+    return [earlier_cell(present, table, row.name, column) for column in table.columns]
 
 
-def earlier_cell(present: Cells, table: Table, row: str, position: int) -> str:
+def earlier_cell(present: PresentCells, table: Table, row: str, column: str) -> str:
     """Return the value of a row in a column of the present page, or – if the page has none.
 
-    Combined tables have a column for each corpus, whose cells contain all values of the corpus.
+    Combined tables have a table for each measure, with a column for each corpus.
     """
-    column = list(table.columns)[position]
-    if combined := present.get((table.title.partition(": ")[0], row, table.corpus)):
-        return combined.split(", ")[position]
-    return present.get((short_title(table.title), row, column), "–")
+    if combined := present.get((table.title.partition(": ")[0], column, row, table.corpus)):
+        return combined
+    return present.get((short_title(table.title), "", row, column), "–")
 
 
 def page_of(title: str) -> str:
@@ -93,65 +91,106 @@ def page_of(title: str) -> str:
     return next((page for words, page in PAGES.items() if words in title), "boew")
 
 
-# a table, its cells, and its plots in Markdown (None if the present table of the page remains)
-Filled = tuple[Table, Sequence[list[str]], Sequence[str] | None]
+@dataclass(frozen=True)
+class Filled:
+    """A table with its cells.
+
+    Attributes:
+        table: The table.
+        rows: The cells of each row, without the name of the row.
+        reports: The reports of each row, one per seed. Empty if the rows were not selected.
+        selected: Whether the plots of the table are drawn again.
+    """
+
+    table: Table
+    rows: Sequence[list[str]]
+    reports: dict[str, list[Report]]
+    selected: bool
 
 
-def pages(tables: Iterable[Filled], folder: Path) -> dict[str, str]:
-    """Return the tables of each page in Markdown, and draw dot plots in ``folder``.
+def pages(tables: Iterable[Filled], docs: Path) -> dict[str, str]:
+    """Return the tables of each page in Markdown, and draw the plots of selected tables.
 
-    Consecutive tables whose titles differ only after a colon are combined. A table without new results is copied from
-    the present page in ``folder``/../results, or left out if the page does not contain it.
+    Consecutive tables whose titles differ only after a colon are combined. Tables without any value are left out.
+
+    Args:
+        tables: The tables, in the order of the pages.
+        docs: The folder of the documentation, with the folders ``results`` and ``plots``.
     """
     sections_by_page: dict[str, list[str]] = {}
-    for title, group in itertools.groupby(tables, lambda filled: filled[0].title.partition(": ")[0]):
-        together = list(group)
-        page = page_of(title)
-        if any(plots is not None for _, _, plots in together):
-            text = section(together, folder)
-        else:
-            text = present_section(folder.parent / "results" / f"{page}.md", section_title(together))
-        sections_by_page.setdefault(page, []).append(text)
+    for title, group in itertools.groupby(tables, lambda filled: filled.table.title.partition(": ")[0]):
+        sections_by_page.setdefault(page_of(title), []).append(section(list(group), docs))
     return {page: "\n\n".join(filter(None, sections)) for page, sections in sections_by_page.items()}
 
 
-def section_title(together: Sequence[Filled]) -> str:
-    """Return the title of a table, or the common title of several tables that are combined."""
-    title = together[0][0].title
-    return title.partition(": ")[0] if len(together) > 1 else title
+def section(together: Sequence[Filled], docs: Path) -> str:
+    """Return a table with its title, note and plots in Markdown, or "" if it has no values.
 
-
-def present_section(page: Path, title: str) -> str:
-    """Return the table with this title in a page, with its note and plots, or "" if the page does not contain it."""
-    _, heading, text = f"\n{page.read_text('utf-8')}".partition(f"\n## {title}\n")
-    return (heading + text.partition("\n## ")[0]).strip()
-
-
-def section(together: Sequence[Filled], folder: Path) -> str:
-    """Return a table with its title, note and plots in Markdown.
-
-    A table without plots gets a dot plot. Several tables are combined into a table with a column for each. Rows without
-    any value are left out. If a row differs from the paper, a last column says how.
+    Several tables are combined: the section then has a table for each measure, with a column for each corpus, and a
+    plot of the first measure.
     """
-    table, rows, _ = together[0]
-    title, head = section_title(together), list(table.columns)
-    if len(together) > 1:
-        head = [other.corpus for other, _, _ in together]
-        aligned = zip(*(rows for _, rows, _ in together), strict=True)
-        rows = [[same[0][0], *(", ".join(row[1:]) for row in same)] for same in aligned]
-    rows = [row for row in rows if any(character.isdigit() for cell in row[1:] for character in cell)]
-    drawn = [plot for _, _, plots in together for plot in plots or ()]
-    if not drawn and len(rows) > 2:
-        drawn = [image(paper_plots.dots(title, head, rows, folder))]
-    differs = {row.name: row.differs for row in table.rows}
-    if any(differs.values()):
-        head, rows = [*head, DIFFERS], [[*row, differs[row[0]]] for row in rows]
-    lines = [f"## {title}", "", *([table.note, ""] if table.note else [])]
-    lines += [f"| | {' | '.join(head)} |", f"|{'---|' * (len(head) + 1)}"]
-    lines += [f"| {' | '.join(row)} |" for row in rows]
-    for line in drawn:
-        lines += ["", line]
-    return "\n".join(lines)
+    table = together[0].table
+    parts = list(measures(together)) if len(together) > 1 else [whole(together[0])]
+    if not parts[0].rows:
+        return ""
+    title = table.title.partition(": ")[0] if len(together) > 1 else table.title
+    blocks = [f"## {title}", *([table.note] if table.note else [])]
+    for number, part in enumerate(parts):
+        blocks += [f"### {part.title}"] if len(together) > 1 else []
+        blocks.append(part.markdown())
+        blocks += plots(title, part, together, docs) if number == 0 else []
+    return "\n\n".join(blocks)
+
+
+def whole(filled: Filled) -> Part:
+    """Return the rows of a table that have a value, and the values of the paper."""
+    rows = zip(filled.table.rows, filled.rows, strict=True)
+    every = [PartRow(row.name, values, paper_values(row, len(values)), row.differs) for row, values in rows]
+    return Part(filled.table.title, list(filled.table.columns), [row for row in every if row.has_values()])
+
+
+def measures(together: Sequence[Filled]) -> Iterator[Part]:
+    """Yield a table for each measure, with a column for each of several tables that have the same rows.
+
+    Rows of combined tables have no values of a paper.
+    """
+    corpora = [filled.table.corpus for filled in together]
+    by_name = [{row.name: row for row in whole(filled).rows} for filled in together]
+    names = [row.name for row in together[0].table.rows if any(row.name in rows for rows in by_name)]
+    for column, measure in enumerate(together[0].table.columns):
+        rows = []
+        for name in names:
+            same = [rows_of_corpus.get(name) for rows_of_corpus in by_name]
+            rows.append(PartRow(name, [row.values[column] if row else "–" for row in same]))
+        yield Part(measure, corpora, rows)
+
+
+def paper_values(row: Row, columns: int) -> list[str]:
+    """Return the values of the paper for each column, or an empty list if the paper has none."""
+    if not row.paper:
+        return []
+    padded = (*row.paper, *(None for _ in range(columns - len(row.paper))))
+    return ["–" if value is None else f"{value:.2f}" for value in padded]
+
+
+def plots(title: str, part: Part, together: Sequence[Filled], docs: Path) -> list[str]:
+    """Return the plots below a table in Markdown, and draw those that changed.
+
+    Dot plots and the plot of the sizes show the table, and are drawn again if the table is selected. Curves and maps
+    are drawn from reports. The present ones remain unless all rows that they show have reports.
+    """
+    folder, selected = docs / "plots", any(filled.selected for filled in together)
+    if title.startswith("Effect of"):
+        return [image(paper_plots.sweeps(part, folder, selected))]
+    reports = together[0].reports
+    if len(together) == 1 and any(reports.values()) and paper_plots.is_drawable(reports):
+        drawn = [*paper_plots.plots_of(title, reports, folder), *document_maps(together[0].table, folder)]
+        lines = [image(plot) for plot in drawn]
+    else:
+        lines = present_plots(docs / "results" / f"{page_of(title)}.md", title)
+    if not lines and len(part.rows) > 2:
+        lines = [image(paper_plots.dots(title, part, folder, selected))]
+    return lines
 
 
 def image(plot: paper_plots.Plot) -> str:
@@ -160,21 +199,11 @@ def image(plot: paper_plots.Plot) -> str:
     return f"![{words}](../{file.parent.name}/{file.name})"
 
 
-def plots(table: Table, reports: dict[str, list[Report]], folder: Path) -> list[str]:
-    """Draw the plots of a table, and return them in Markdown.
-
-    A plot is drawn only if all rows that it shows have reports. Otherwise the plots of the present page remain.
-    """
-    if not paper_plots.is_drawable(table.title, reports):
-        return present_plots(folder.parent / "results" / f"{page_of(table.title)}.md", table.title)
-    drawn = [*paper_plots.plots_of(table.title, reports, folder), *document_maps(table, folder)]
-    return [image(plot) for plot in drawn]
-
-
 def present_plots(page: Path, title: str) -> list[str]:
     """Return the plots of a table in the present page, as lines of Markdown. Dot plots are left out."""
-    lines = present_section(page, title).splitlines()
-    return [line for line in lines if line.startswith("![") and not line.startswith("![The table as a dot plot")]
+    _, _, text = f"\n{page.read_text('utf-8')}".partition(f"\n## {title}\n")
+    lines = text.partition("\n## ")[0].splitlines()
+    return [line for line in lines if line.startswith("![") and not line.startswith(f"![{paper_plots.DOT_PLOT}")]
 
 
 def document_maps(table: Table, folder: Path) -> list[paper_plots.Plot]:

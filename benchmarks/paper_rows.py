@@ -71,6 +71,54 @@ class Table:
     size: int = 0
 
 
+@dataclass(frozen=True)
+class PartRow:
+    """A row as a page shows it.
+
+    Attributes:
+        name: Name of the row.
+        values: Our values, a text for each column. – stands for a missing value.
+        paper: The values of the paper for each column, or an empty list if the paper has none.
+        differs: What the paper has instead, if its values belong to other data, vectors or settings.
+    """
+
+    name: str
+    values: Sequence[str]
+    paper: Sequence[str] = ()
+    differs: str = ""
+
+    def has_values(self) -> bool:
+        """Return whether any of our values is a number."""
+        return any(character.isdigit() for value in self.values for character in value)
+
+    def lines(self) -> list[str]:
+        """Return the row in Markdown, followed by a row with the values of the paper if there are any."""
+        rows = [[self.name, *self.values]]
+        if self.paper:
+            rows.append([f"*in the paper ({self.differs})*" if self.differs else "*in the paper*", *self.paper])
+        return [f"| {' | '.join(row)} |" for row in rows]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A table as a page shows it. Every cell contains a single value.
+
+    Attributes:
+        title: Title of the table.
+        head: Headings of the columns, without the column of the names.
+        rows: Rows of the table.
+    """
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[PartRow]
+
+    def markdown(self) -> str:
+        """Return the table in Markdown, without its title."""
+        lines = [f"| | {' | '.join(self.head)} |", f"|{'---|' * (len(self.head) + 1)}"]
+        return "\n".join([*lines, *(line for row in self.rows for line in row.lines())])
+
+
 def metric(*path: str) -> Figure:
     """Return a function that reads the value at a path of keys in a report."""
 

@@ -286,7 +286,7 @@ def retrieval_tables() -> Iterator[Table]:
             Row("bm25 + all-MiniLM-L6-v2", f"{run} --hybrid --alpha 0.75 --encoder st:$RESIFT_ST"),
             Row("bm25 + its documents, static queries", f"{run} --hybrid --model {{model}}", taught),
         )
-        note = "Each cell contains nDCG@10, MAP and R@100. Searches of Resift use BM25 together with vectors."
+        note = "Values are multiplied by 100. Searches of Resift use BM25 together with vectors."
         yield Table(f"Retrieval: {name}", note, columns, rows, name)
 
 

@@ -3,9 +3,9 @@
 Each row of docs/results/ is the result of an evaluation command, in some cases after a training command. ``--commands``
 prints these commands. Results are stored in .resift/papers/results, in a JSON file per command and seed. An interrupted
 run therefore continues where it stopped. Delete the folder to run everything again. ``--only TEXT`` runs only rows
-whose table or name contains TEXT, and rewrites only the tables and plots of these rows. All other rows of a rewritten
-table come from earlier runs, or remain as docs/results/ shows them. If a command fails, its error is printed. Needs the
-extra ``lab``.
+whose table or name contains TEXT, and draws only the plots of their tables. The values of all other rows come from
+earlier runs, or remain as docs/results/ shows them. If a command fails, its error is printed. ``--report`` runs no
+command: it writes the pages again, and draws the dot plots from the tables. Needs the extra ``lab``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from paper_report import cells, pages, percent, plots, present_cells
+from paper_report import Filled, cells, pages, percent, present_cells
 from paper_rows import WORK, Report, Row, Table
 from paper_tables import HELD_OUT, tables
 
@@ -161,29 +161,30 @@ def main() -> None:
     if options.commands:
         print_commands(options.only)
         return
-    if "RESIFT_DATA" not in os.environ:
-        sys.exit("RESIFT_DATA is not set. Set it to the folder with the evaluation data.")
     os.chdir(ROOT)
-    prepare()
+    if not options.report:
+        if "RESIFT_DATA" not in os.environ:
+            sys.exit("RESIFT_DATA is not set. Set it to the folder with the evaluation data.")
+        prepare()
     update(tables(), options.only, options.report, ROOT / "docs")
 
 
 def update(every: Sequence[Table], only: str, report_only: bool, docs: Path) -> None:
-    """Run rows, and write the pages of all tables. Tables without a new or stored result remain as they are.
+    """Run rows, and write the pages of all tables. Values without a new or stored result remain as they are.
 
     Args:
         every: All tables, in the order of the pages.
-        only: Run only rows whose table or name contains this text, and rewrite only their tables.
+        only: Run only rows whose table or name contains this text, and draw only the plots of their tables.
         report_only: If true, nothing is run.
         docs: The folder of the documentation, with the folders ``results`` and ``plots``.
     """
     filled, present = [], present_cells(docs / "results")
     for table in every:
-        reports = reports_of(table, only, report_only) if is_selected(table, only) else {}
+        selected = is_selected(table, only)
+        reports = reports_of(table, only, report_only) if selected else {}
         rows = [cells(row, table, reports.get(row.name, []), present) for row in table.rows]
-        drawn = plots(table, reports, docs / "plots") if any(reports.values()) else None
-        filled.append((table, rows, drawn))
-    write(pages(filled, docs / "plots"), docs / "results")
+        filled.append(Filled(table, rows, reports, selected))
+    write(pages(filled, docs), docs / "results")
 
 
 if __name__ == "__main__":

@@ -28,6 +28,13 @@ from resift_lab.word2doc.documents import TitledTexts, titled_texts
 from resift_lab.word2doc.keywords import NOISES, with_noise
 
 UNSEEN = 5  # every fifth document is unseen
+ERRORS = {
+    "clean": "none",
+    "typo": "typing errors",
+    "word left out": "an omitted word",
+    "joined": "two joined words",
+    "ending": "other endings",
+}
 
 
 def part_of(documents: TitledTexts, rows: Sequence[int]) -> TitledTexts:
@@ -64,18 +71,20 @@ def main(folder: str) -> None:
     of_all = training_pairs(documents.titles, documents.bodies, options.keywords, options.seed).judging
     groups = {"seen": held_out, "unseen": {keyword: row for keyword, row in of_all.items() if row in set(unseen)}}
     print(f"{len(seen)} documents in training, {len(unseen)} unseen; alpha {model.alpha:g}")
-    print(f"{'keywords of':14}{'':18}{'queries':>8}{'BM25':>14}{'with vectors':>14}")
+    print(
+        "| keywords of | errors | BM25 @1 | BM25 @10 | with vectors @1 | with vectors @10 |\n|---|---|---|---|---|---|"
+    )
     for group, keywords in groups.items():
         answers = list(keywords.values())
-        for kind in NOISES:
+        for kind in ERRORS:
             rng = np.random.default_rng(NOISES.index(kind))
             queries = [with_noise(keyword, kind, rng) for keyword in keywords]
             words = (bm25.queries(queries) @ rows.T).toarray()
             similarities = np.stack([model.encode_query(query) for query in queries]) @ vectors.T
             scores = index_scores(words, similarities, beta_from_alpha(model.alpha))
             cells = (accuracies(words, answers), accuracies(scores, answers))
-            shown = "".join(f"{100 * first:7.1f}{100 * ten:7.1f}" for first, ten in cells)
-            print(f"{group:14}{kind:18}{len(queries):8d}{shown}", flush=True)
+            shown = " | ".join(f"{100 * share:.1f}" for shares in cells for share in shares)
+            print(f"| {group} articles | {ERRORS[kind]} | {shown} |", flush=True)
 
 
 if __name__ == "__main__":

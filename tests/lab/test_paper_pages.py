@@ -1,9 +1,10 @@
-"""benchmarks/papers.py rewrites only the tables and plots of the rows that it ran."""
+"""benchmarks/papers.py rewrites only the values and plots of the rows that it ran."""
 
 from __future__ import annotations
 
 import importlib
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +26,13 @@ def papers(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def docs(tmp_path: Path, papers: Any) -> Path:
-    """A folder of documentation whose page on sentences has a value and a plot, and whose other pages have no table."""
+    """A folder of documentation whose page on sentences has values and a plot, and whose other pages have no table."""
     for name in ("results", "plots"):
         (tmp_path / name).mkdir()
     introductions = (ROOT / "benchmarks" / "papers.md").read_text("utf-8")
     for name in re.findall(r"<!-- page: (.+) -->", introductions):
         (tmp_path / "results" / f"{name}.md").write_text("# A page\n", "utf-8")
-    plot = "![The table as a dot plot.](../plots/sentences.png)"
-    table = f"## {SENTENCES}\n\n| | accuracy |\n|---|---|\n| mean | 12.3 |\n\n{plot}\n"
+    table = f"## {SENTENCES}\n\n| | accuracy |\n|---|---|\n| mean | 12.3 |\n| SFBoW | 45.6 ±0.1 |\n| DynaMax | 7.8 |\n"
     (tmp_path / "results" / "sfbow.md").write_text(f"# A page\n\n{table}", "utf-8")
     (tmp_path / "plots" / "sentences.png").write_bytes(b"an earlier plot")
     return tmp_path
@@ -52,37 +52,73 @@ def tables() -> list[Any]:
 def test_a_table_without_a_selected_row_keeps_its_values_and_its_plot(papers: Any, docs: Path) -> None:
     papers.update(tables(), "keywords", False, docs)
     page = (docs / "results" / "sfbow.md").read_text("utf-8")
-    assert f"## {SENTENCES}\n\n| | accuracy |\n|---|---|\n| mean | 12.3 |\n\n![The table" in page
-    assert "SFBoW |" not in page
+    assert "| mean | 12.3 |\n| SFBoW | 45.6 ±0.1 |\n| DynaMax | 7.8 |\n" in page
     assert (docs / "plots" / "sentences.png").read_bytes() == b"an earlier plot"
     assert "| DynaMax | 50.0 |" in (docs / "results" / "word2doc.md").read_text("utf-8")
     assert [path.name for path in (docs / "plots").glob("keywords*")] == ["keywords.png"]
 
 
-def test_a_selected_row_is_added_to_the_values_of_its_table(papers: Any, docs: Path) -> None:
+def test_a_selected_row_replaces_its_value_in_the_table_and_in_the_plot(papers: Any, docs: Path) -> None:
     papers.update(tables(), "2021): SFBoW", False, docs)
     page = (docs / "results" / "sfbow.md").read_text("utf-8")
-    assert "| mean | 12.3 |\n| SFBoW | 50.0 |\n" in page
-    assert "DynaMax" not in page  # a row without any value is left out
+    assert "| mean | 12.3 |\n| SFBoW | 50.0 |\n| DynaMax | 7.8 |\n" in page
+    assert "![The table as a dot plot. Highest values: accuracy 50.0 (SFBoW).](../plots/sentences.png)" in page
+    assert (docs / "plots" / "sentences.png").read_bytes().startswith(b"\x89PNG")
     assert "Keywords (word2doc)" not in (docs / "results" / "word2doc.md").read_text("utf-8")
 
 
-def test_nothing_changes_if_no_row_has_a_result(papers: Any, docs: Path) -> None:
-    before = (docs / "results" / "sfbow.md").read_text("utf-8").partition("## ")[2]
-    papers.update(tables(), "", True, docs)
-    assert (docs / "results" / "sfbow.md").read_text("utf-8").partition("## ")[2] == before
+def test_rows_without_any_value_are_left_out(papers: Any, docs: Path) -> None:
+    papers.update(tables(), "(word2doc): SFBoW", False, docs)
+    page = (docs / "results" / "word2doc.md").read_text("utf-8")
+    assert page.endswith("## Keywords (word2doc)\n\n| | accuracy |\n|---|---|\n| SFBoW | 50.0 |\n")
 
 
-def test_a_last_column_says_what_the_paper_has_instead(papers: Any, docs: Path) -> None:
+def test_the_values_of_the_paper_are_in_a_row_below_ours(papers: Any, docs: Path) -> None:
     rows = importlib.import_module("paper_rows")
     columns = {"accuracy": rows.metric("accuracy")}
     compared = rows.Row("SFBoW", "eval", paper=(64.55,), differs="fastText 300d")
     table = rows.Table(SENTENCES, "", columns, (rows.Row("mean", "eval"), compared))
-    papers.update([table], "2021): SFBoW", False, docs)
-    page = (docs / "results" / "sfbow.md").read_text("utf-8")
-    assert "| | accuracy | the paper has |\n|---|---|---|\n| mean | 12.3 |  |\n" in page
-    assert "| SFBoW | 50.0 (64.55) | fastText 300d |" in page
-    # the page is read again when another row of the table runs
-    papers.update([table], "2021): mean", False, docs)
-    page = (docs / "results" / "sfbow.md").read_text("utf-8")
-    assert "| mean | 50.0 |  |\n| SFBoW | 50.0 (64.55) | fastText 300d |" in page
+    for row in ("SFBoW", "mean"):  # the second time, the value of SFBoW is read from the page
+        papers.update([table], f"2021): {row}", False, docs)
+        page = (docs / "results" / "sfbow.md").read_text("utf-8")
+        assert "| SFBoW | 50.0 |\n| *in the paper (fastText 300d)* | 64.55 |\n" in page
+    assert "| mean | 50.0 |\n| SFBoW |" in page
+
+
+def test_corpora_have_a_table_for_each_measure(papers: Any, docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = importlib.import_module("paper_rows")
+    columns = {"nDCG": rows.metric("ndcg"), "MAP": rows.metric("map")}
+    corpora = [
+        rows.Table(f"Retrieval: {name}", "A note.", columns, (rows.Row("bm25", "eval"), rows.Row("lsi", "eval")), name)
+        for name in ("cisi", "medline")
+    ]
+    report = {"ndcg": 0.5, "map": 0.25}
+    monkeypatch.setattr(papers, "report_of", lambda row, seed, may_run: report if may_run else None)
+    for only in ("cisi: bm25", "medline: lsi"):  # the second time, the values of cisi are read from the page
+        papers.update(corpora, only, False, docs)
+    assert (
+        (docs / "results" / "retrieval.md")
+        .read_text("utf-8")
+        .endswith(
+            "## Retrieval\n\nA note.\n\n"
+            "### nDCG\n\n| | cisi | medline |\n|---|---|---|\n| bm25 | 50.0 | – |\n| lsi | – | 50.0 |\n\n"
+            "### MAP\n\n| | cisi | medline |\n|---|---|---|\n| bm25 | 25.0 | – |\n| lsi | – | 25.0 |\n"
+        )
+    )
+
+
+def test_the_pages_are_what_the_benchmark_writes_for_their_values(papers: Any, tmp_path: Path) -> None:
+    """Notes, rows, and the alternative texts of dot plots agree with the values of the tables."""
+    shutil.copytree(ROOT / "docs" / "results", tmp_path / "results")
+    papers.update(papers.tables(), "no row has this name", True, tmp_path)
+    for page in (ROOT / "docs" / "results").glob("*.md"):
+        assert (tmp_path / "results" / page.name).read_text("utf-8") == page.read_text("utf-8"), page.name
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "results").glob("*.md")), ids=lambda page: page.stem)
+def test_each_cell_has_one_value(page: Path) -> None:
+    for line in page.read_text("utf-8").splitlines():
+        if line.startswith("|"):
+            for cell in line.strip("|").split("|"):
+                cell = re.sub(r"±[\d.]+", "", cell)
+                assert len(re.findall(r"\d\.\d", cell)) < 2 or re.search(r"[A-Za-z]{2}", cell), line
