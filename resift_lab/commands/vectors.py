@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 
 from resift.cli.options import fields_option
 from resift.cli.output import progress_bar
@@ -33,7 +34,8 @@ from resift_lab.commands.saved import saved_line
 from resift_lab.commands.settings import set_option
 from resift_lab.corpus import DocumentFrequencies
 from resift_lab.training.distill import DistillOptions, distill, layer_vectors, read_words
-from resift_lab.training.refine import RefineOptions, refine
+from resift_lab.training.pairs import PairOptions, read_pairs, train_on_pairs
+from resift_lab.training.refine import RefineOptions, refine, sentences
 from resift_lab.training.word2vec import train_word2vec
 from resift_lab.vectors.convert import convert
 from resift_lab.vectors.mixture import AGGREGATES, mix_vectors
@@ -287,6 +289,47 @@ def refine_command(
     texts = [CorpusTexts(Files([file]), fields) for file in files]
     with progress_bar("refining") as progress:
         table = refine(load_vectors(vectors), folder, texts, RefineOptions(limit=_SENTENCES), progress)
+    _save(quantized(table), out)
+
+
+@vectors.command("pairs", epilog="Example: resift vectors pairs questions.jsonl --out trained")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@vectors_option
+@click.option("--teacher", metavar="DIR", help="A sentence-transformers model, which adds vectors for new words.")
+@click.option(
+    "--sentences",
+    "sentence_files",
+    multiple=True,
+    metavar="FILE",
+    help="A file of documents whose sentences keep their vectors, by default those of the pairs. May be repeated.",
+)
+@set_option(PairOptions)
+@out_option
+def pairs_command(
+    files: tuple[str, ...],
+    vectors: str,
+    teacher: str | None,
+    sentence_files: tuple[str, ...],
+    out: str,
+    settings: dict[str, Any],
+) -> None:
+    """Train word vectors for retrieval on pairs of a query and a document that answers it.
+
+    Each line of a FILE contains a pair: {"query": "...", "document": "..."}, for example a title and its text, or a
+    question and its answer. Each FILE is a source of its own: a query learns to find its document among the documents
+    of the same source. The sentences of --sentences keep their vectors, so that the comparison of sentences does not
+    suffer. Up to 100,000 sentences are used.
+
+    With --teacher, words that occur in several texts, and in several FILEs, get a vector if they have none. Needs the
+    extra 'lab'.
+    """
+    options = PairOptions(**settings)
+    sources = [read_pairs(file) for file in files]
+    texts: list[Iterable[str]] = [CorpusTexts(Files([file]), None) for file in sentence_files]
+    texts = texts or [[document for _, document in source] for source in sources]
+    anchors = sentences(texts, _SENTENCES, np.random.default_rng(options.seed)) if options.sentence_weight else []
+    with progress_bar("training on pairs") as progress:
+        table = train_on_pairs(load_vectors(vectors), sources, anchors, options, teacher, progress)
     _save(quantized(table), out)
 
 

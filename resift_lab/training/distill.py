@@ -117,7 +117,7 @@ def distill(
     """
     options = options or DistillOptions()
     usable, dim = _usable(words, options.limit), options.dim
-    rows = _encoded(usable, load_sentence_transformer(model_folder), options.batch, progress)
+    rows = encode_texts(usable, load_sentence_transformer(model_folder), options.batch, progress)
     drop = rows.shape[1] // 100
     largest = min(rows.shape[1] - drop, len(rows) - 1)
     if not 1 <= dim <= largest:
@@ -162,7 +162,7 @@ def _usable(words: Iterable[str], limit: int | None) -> list[str]:
     return list(usable)
 
 
-def _encoded(words: Sequence[str], model: Any, batch: int, progress: Progress | None) -> Floats:
+def encode_texts(words: Sequence[str], model: Any, batch: int, progress: Progress | None) -> Floats:
     """Encode each word separately with a sentence-transformers model.
 
     Args:

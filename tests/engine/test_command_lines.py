@@ -47,6 +47,7 @@ VALID: dict[str, dict[str, Any]] = {
     "vectors distill": {"folder": "teacher", "words": "words.txt", "out": "out"},
     "vectors mix": {"sources": "vectors", "out": "out"},
     "vectors refine": {"folder": "teacher", "files": "docs.jsonl", "vectors": "vectors", "out": "out"},
+    "vectors pairs": {"files": "pairs.jsonl", "vectors": "vectors", "teacher": "teacher", "out": "out"},
     "model": {"encoder": "boew:4", "vectors": "vectors", "out": "out"},
     "train ro-boew": {"file": "labelled.jsonl", "vectors": "vectors", "out": "out"},
     "train rn-bof": {"file": "labelled.jsonl", "vectors": "vectors", "out": "out"},
@@ -92,6 +93,7 @@ ADDRESSES = ["directory.jsonl", "binary.jsonl", "nowhere/docs.db", NOWHERE, "htt
 NAMES = ["", ",", "nope"]
 TEXTS: dict[str, list[str]] = {
     "files": FILES,
+    "sentence_files": FILES,
     "file": FILES,
     "corpus": FILES,
     "train": FILES,
@@ -264,6 +266,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, model: Model, vectors: Word
     documents = [{"_id": str(n), "title": words[n % 3], "text": text} for n, text in enumerate(texts)]
     lines = {
         "docs.jsonl": documents,
+        "pairs.jsonl": [{"query": one["title"], "document": one["text"]} for one in documents],
         "labelled.jsonl": [{"id": one["_id"], "text": one["text"], "label": one["title"]} for one in documents],
         "collection/corpus.jsonl": documents,
         "collection/queries.jsonl": [{"_id": f"q{n}", "text": f"fire {n}"} for n in ids],

@@ -1,0 +1,452 @@
+"""Training of word vectors and weights for retrieval, on pairs of a query and a document that answers it.
+
+Natural pairs need no judgements: a title and its abstract, a question and its answer, a term and its definition. The
+loss of a batch is InfoNCE over the pairs (:func:`resift_lab.training.contrastive.info_nce_gradients`). Each query has
+to find its own document among all documents of the batch, and each document its query. All pairs of a batch come from
+the same source, because documents on similar subjects are harder to distinguish.
+
+This loss alone would make the vectors worse at comparing sentences. Therefore each step also keeps the vectors of
+sentences close to their vectors before the training (:func:`resift_lab.training.fitting.cosine_gradients`).
+
+Words of the pairs that have no vector can get one from a teacher, a sentence-transformers model. The teacher encodes
+the single word, and a linear map brings its vector into the space of the table.
+
+The result is the mean of several training runs with different seeds, which is better than a single run (model soups,
+Wortsman et al. 2022).
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resift.arrays import Floats
+from resift.errors import BadInput
+from resift.vectors.similarity import unit_rows
+from resift.vectors.table import WordVectors
+from resift_lab.corpus import count_documents, document_frequency, sparse_counts
+from resift_lab.training.adam import Adam, remaining_rate
+from resift_lab.training.contrastive import info_nce_gradients
+from resift_lab.training.distill import encode_texts, load_sentence_transformer, round_rows
+from resift_lab.training.documents import used_columns
+from resift_lab.training.fitting import cosine_gradients
+from resift_lab.training.progress import Progress, StepCounter
+from resift_lab.training.unseen import LinearMap
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+Pair = tuple[str, str]
+"""A query and a document."""
+
+# Smallest number of pairs and of sentences to train on.
+_MIN_PAIRS = 8
+_MIN_SENTENCES = 8
+# Maximum number of words of a document. The first words usually state the subject.
+_MAX_WORDS = 300
+# Number of words of the table that the linear map from the teacher's space is fitted on.
+_MAPPED_WORDS = 8000
+_SKIPPED_WORDS = 100
+# Number of words that the teacher encodes together.
+_ENCODED_TOGETHER = 256
+_TINY = 1e-9
+_EXPECTED_LINE = '{"query": "...", "document": "..."}'
+
+
+@dataclass(frozen=True)
+class PairOptions:
+    """Settings for training word vectors on pairs of queries and documents.
+
+    The defaults were chosen on Cranfield, CISI, MEDLINE, Vaswani and STS 2012 to 2016.
+
+    Attributes:
+        epochs: The number of passes over the pairs.
+        batch: The number of pairs per step.
+        limit: The maximum number of pairs from a source per pass. From a larger source, each pass draws other pairs.
+        rate: Adam's learning rate for the word vectors. Before training, the word vectors are scaled to a root mean
+            square length of 1.
+        weight_rate: Adam's learning rate for the logarithms of the word weights.
+        temperature: The temperature of the softmax in the InfoNCE loss.
+        sentence_weight: The weight of the loss that keeps sentences close to their vectors before the training.
+        sentence_batch: The number of sentences per step.
+        min_count: The minimum number of texts that contain a new word. New words need a teacher.
+        new_words: The maximum number of new words.
+        runs: The number of training runs, whose results are averaged.
+        seed: The seed of the first run. The next runs use the next integers.
+        levels: The number of steps to which the components of a vector are rounded, see
+            :func:`resift_lab.training.distill.round_rows`. 0 means no rounding.
+
+    Raises:
+        BadInput: If a value is out of range.
+    """
+
+    epochs: int = 3
+    batch: int = 512
+    limit: int = 8_000
+    rate: float = 0.002
+    weight_rate: float = 0.02
+    temperature: float = 0.06
+    sentence_weight: float = 20.0
+    sentence_batch: int = 256
+    min_count: int = 5
+    new_words: int = 16_000
+    runs: int = 3
+    seed: int = 0
+    levels: int = 31
+
+    def __post_init__(self) -> None:
+        lowest = {"batch": 2, "levels": 0, "new_words": 0, "seed": 0, "sentence_weight": 0}
+        for name in ("epochs", "limit", "sentence_batch", "min_count", "runs", *lowest):
+            if getattr(self, name) < lowest.get(name, 1):
+                raise BadInput(f"{name} is {getattr(self, name)}", expected=f"{lowest.get(name, 1)} or more")
+        for name in ("rate", "weight_rate", "temperature"):
+            if getattr(self, name) <= 0:
+                raise BadInput(f"{name} is {getattr(self, name)}", expected="a number above 0")
+
+
+@dataclass(frozen=True)
+class CountedPairs:
+    """The n pairs of a source, as word counts.
+
+    Attributes:
+        queries: The frequency of each of V words in each query, shape (n, V).
+        documents: The frequency of each word in the document of each query, shape (n, V).
+    """
+
+    queries: csr_matrix
+    documents: csr_matrix
+
+    def __len__(self) -> int:
+        return int(self.queries.shape[0])
+
+    @classmethod
+    def from_texts(cls, vectors: WordVectors, pairs: Sequence[Pair]) -> CountedPairs:
+        """Count the words of pairs. Pairs in which the query or the document has no known word are left out.
+
+        Args:
+            vectors: The table whose words are counted.
+            pairs: The queries and their documents, of which the first 300 words are used.
+        """
+        queries = _counts(vectors, [query for query, _ in pairs])
+        documents = _counts(vectors, [" ".join(document.split()[:_MAX_WORDS]) for _, document in pairs])
+        usable = np.flatnonzero((np.diff(queries.indptr) > 0) & (np.diff(documents.indptr) > 0))
+        return cls(queries[usable], documents[usable])
+
+
+def _counts(vectors: WordVectors, texts: Sequence[str]) -> csr_matrix:
+    return sparse_counts(*vectors.ids(texts), len(vectors))
+
+
+def read_pairs(path: str | Path) -> list[Pair]:
+    """Read pairs from a file with a JSON object ``{"query": ..., "document": ...}`` on each line.
+
+    Args:
+        path: The path of the file, which is compressed with gzip if its name ends in ``.gz``.
+
+    Raises:
+        BadInput: If the file cannot be read, contains no pair, or a line is not such an object.
+    """
+    opener = gzip.open if str(path).endswith(".gz") else open
+    try:
+        with opener(path, "rt", encoding="utf-8", newline="\n") as handle:
+            pairs = [_pair(line, f"line {number} of {path}") for number, line in enumerate(handle, 1) if line.strip()]
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+        raise BadInput(f"{path} cannot be read: {error}", value=str(path), expected="JSON lines in UTF-8") from error
+    if not pairs:
+        raise BadInput(f"{path} contains no pair", value=str(path), expected=_EXPECTED_LINE)
+    return pairs
+
+
+def _pair(line: str, place: str) -> Pair:
+    """Parse a line of a file of pairs.
+
+    Args:
+        line: The line.
+        place: The name of the line in an error message.
+
+    Raises:
+        BadInput: If the line is not an object with the texts ``query`` and ``document``.
+    """
+    try:
+        pair = json.loads(line)
+        texts = pair["query"], pair["document"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        texts = None, None
+    if not all(isinstance(text, str) for text in texts):
+        raise BadInput(f"{place} is not a pair", value=line[:200], expected=_EXPECTED_LINE)
+    return texts
+
+
+def train_on_pairs(
+    vectors: WordVectors,
+    sources: Sequence[Sequence[Pair]],
+    sentences: Sequence[str],
+    options: PairOptions | None = None,
+    teacher_folder: str | Path | None = None,
+    progress: Progress | None = None,
+) -> WordVectors:
+    """Train word vectors and weights so that queries have vectors similar to those of their documents.
+
+    The result is the same for each call with the same arguments on the same machine.
+
+    Args:
+        vectors: The word vectors to start from.
+        sources: The sources of pairs, each of which is a sequence of pairs.
+        sentences: The sentences that should keep their vectors. Not used if the weight of the sentences is 0.
+        options: The settings of the training.
+        teacher_folder: The folder of a sentence-transformers model, which provides vectors for words of the pairs that
+            the table does not contain. Without it, no words are added.
+        progress: A function that is called with the number of finished training steps and the total number.
+
+    Returns:
+        A table of the same words, followed by the new words, with float32 vectors of the same number of dimensions.
+
+    Raises:
+        MissingExtra: If sentence-transformers is not installed and there is a teacher.
+        BadInput: If there are too few pairs or sentences, or the teacher's folder contains no model.
+    """
+    options = options or PairOptions()
+    if teacher_folder is not None:
+        vectors = _with_new_words(vectors, sources, teacher_folder, options)
+    counted = [source for pairs in sources if len(source := CountedPairs.from_texts(vectors, pairs)) > 1]
+    count = sum(map(len, counted))
+    if count < _MIN_PAIRS:
+        raise BadInput(
+            f"only {count} pairs have a query and a document with known words",
+            value=count,
+            expected=f"{_MIN_PAIRS} or more",
+        )
+    rows = vectors.rows()
+    start = WordVectors(vectors.words, rows / np.sqrt((rows**2).sum(axis=1).mean()), vectors.weights)
+    anchors = _Anchors.from_texts(start, sentences) if options.sentence_weight else None
+    seeds = range(options.seed, options.seed + options.runs)
+    trainings = [_Training(start, counted, anchors, options, seed) for seed in seeds]
+    steps = StepCounter(progress, sum(len(training.plan) for training in trainings))
+    runs = [training.fit(steps.advance) for training in trainings]
+    matrices = [side for pairs in counted for side in (pairs.queries, pairs.documents)]
+    matrices += [anchors.counts] if anchors else []
+    frequency = np.sum([document_frequency(counts) for counts in matrices], axis=0)
+    rows = _with_unseen(start, unit_rows(np.mean([rows for rows, _ in runs], axis=0)), frequency)
+    weights = np.exp(np.mean([log_weights for _, log_weights in runs], axis=0)).astype(np.float32)
+    info = {
+        **vectors.info,
+        "weighting": "learned",
+        "levels": options.levels,
+        "words": len(vectors),
+        "pairs": f"on {count} pairs of {len(counted)} sources, {options.runs} runs from seed {options.seed}",
+    }
+    rows = round_rows(rows, options.levels) if options.levels else rows
+    return WordVectors(vectors.words, rows, weights, info=info)
+
+
+def _with_new_words(
+    vectors: WordVectors, sources: Sequence[Sequence[Pair]], teacher_folder: str | Path, options: PairOptions
+) -> WordVectors:
+    """Add words of the pairs to a table, with the teacher's vectors in the space of the table.
+
+    The weight of a new word is the median weight of the table.
+
+    Args:
+        vectors: The table.
+        sources: The sources of pairs.
+        teacher_folder: The folder of the teacher, a sentence-transformers model.
+        options: The settings of the training, which limit the number of new words.
+
+    Returns:
+        A table of the same words, followed by the new words, most frequent first.
+
+    Raises:
+        BadInput: If the folder contains no model.
+    """
+    teacher = load_sentence_transformer(teacher_folder)
+    words = _new_words(vectors, sources, options)
+    if not words:
+        return vectors
+    # The most frequent words of the table are left out: the teacher's vectors of function words have no meaning.
+    mapped = vectors.words[_SKIPPED_WORDS : _SKIPPED_WORDS + _MAPPED_WORDS] or vectors.words
+    encoded = encode_texts([*mapped, *words], teacher, _ENCODED_TOGETHER, None)
+    rows = unit_rows(vectors.rows())
+    mapped_rows = rows[[vectors.index[word] for word in mapped]]
+    linear_map = LinearMap(WordVectors([*mapped, *words], encoded), mapped, mapped_rows, np.ones(len(mapped)))
+    new_rows = unit_rows(linear_map.rows(np.arange(len(mapped), len(encoded))))
+    new_weights = np.full(len(words), np.median(vectors.weights), np.float32)
+    return WordVectors(
+        [*vectors.words, *words],
+        np.concatenate([rows, new_rows]),
+        np.concatenate([vectors.weights, new_weights]),
+        info=vectors.info,
+    )
+
+
+def _new_words(vectors: WordVectors, sources: Sequence[Sequence[Pair]], options: PairOptions) -> list[str]:
+    """Return the words of the pairs that should be added to a table, most frequent first.
+
+    A new word contains a letter and occurs in at least ``min_count`` different texts. If there are several sources, it
+    occurs in at least two of them, which leaves out names of a single product.
+
+    Args:
+        vectors: The table.
+        sources: The sources of pairs.
+        options: The settings of the training.
+    """
+    frequency: Counter[str] = Counter()
+    spread: Counter[str] = Counter()
+    for pairs in sources:
+        _, counts = count_documents(dict.fromkeys(chain.from_iterable(pairs)))
+        frequency.update(counts)
+        spread.update(counts.keys())
+    return [
+        word
+        for word, count in frequency.most_common()
+        if count >= options.min_count
+        and spread[word] >= min(len(sources), 2)
+        and vectors.index[word] < 0
+        and any(map(str.isalpha, word))
+    ][: options.new_words]
+
+
+@dataclass(frozen=True)
+class _Anchors:
+    """The n sentences that should keep their vectors.
+
+    Attributes:
+        counts: The frequency of each of V words in each sentence, shape (n, V).
+        units: The vectors of the sentences before the training, scaled to unit length, shape (n, D).
+    """
+
+    counts: csr_matrix
+    units: Floats
+
+    @classmethod
+    def from_texts(cls, vectors: WordVectors, texts: Sequence[str]) -> _Anchors:
+        """Compute the vectors of sentences. Sentences without known words are left out.
+
+        Args:
+            vectors: The table before the training.
+            texts: The sentences.
+
+        Raises:
+            BadInput: If there are too few sentences with known words.
+        """
+        counts = _counts(vectors, texts)
+        counts = counts[np.flatnonzero(np.diff(counts.indptr))]
+        if counts.shape[0] < _MIN_SENTENCES:
+            raise BadInput(
+                f"only {counts.shape[0]} sentences have known words",
+                value=counts.shape[0],
+                expected=f"{_MIN_SENTENCES} or more, or sentence_weight=0",
+            )
+        return cls(counts, unit_rows(counts @ (vectors.rows() * vectors.weights[:, None])))
+
+    def batches(self, size: int, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+        """Yield positions of sentences without end. Each pass over the sentences has another order.
+
+        Args:
+            size: The number of positions to yield at a time.
+            rng: The source of random numbers.
+        """
+        order = np.zeros(0, np.int64)
+        while True:
+            while len(order) < size:
+                order = np.concatenate([order, rng.permutation(self.counts.shape[0])])
+            yield order[:size]
+            order = order[size:]
+
+
+class _Training:
+    """A single training run.
+
+    Args:
+        start: The table before the training.
+        sources: The pairs of each source.
+        anchors: The sentences that should keep their vectors, or None.
+        options: The settings of the training.
+        seed: The seed of the order of pairs and sentences.
+
+    Attributes:
+        plan: The batches of all passes: the number of the source, and the positions of its pairs.
+    """
+
+    def __init__(
+        self,
+        start: WordVectors,
+        sources: Sequence[CountedPairs],
+        anchors: _Anchors | None,
+        options: PairOptions,
+        seed: int,
+    ) -> None:
+        self.start, self.sources, self.anchors, self.options = start, sources, anchors, options
+        self.rng = np.random.default_rng(seed)
+        self.plan = [batch for _ in range(options.epochs) for batch in self._pass()]
+
+    def _pass(self) -> list[tuple[int, NDArray[np.int64]]]:
+        """Return the batches of a pass over the sources, in random order."""
+        batches: list[tuple[int, NDArray[np.int64]]] = []
+        for number, source in enumerate(self.sources):
+            order = self.rng.permutation(len(source))[: self.options.limit]
+            parts = np.array_split(order, max(round(len(order) / self.options.batch), 1))
+            batches += [(number, part) for part in parts]
+        return [batches[position] for position in self.rng.permutation(len(batches))]
+
+    def fit(self, advance: Callable[[int], None]) -> tuple[Floats, Floats]:
+        """Train word vectors and weights.
+
+        Args:
+            advance: A function that is called with 1 after each step.
+
+        Returns:
+            The trained word vectors, shape (V, D), and the logarithms of the weights, shape (V,).
+        """
+        from scipy.sparse import vstack
+
+        options = self.options
+        table = self.start.rows().copy()
+        log_weights = np.log(np.maximum(self.start.weights, _TINY)).astype(np.float32)
+        row_adam, weight_adam = Adam(table, options.rate), Adam(log_weights, options.weight_rate)
+        turns = self.anchors.batches(options.sentence_batch, self.rng) if self.anchors else None
+        for step, (number, chosen) in enumerate(self.plan):
+            parts = [self.sources[number].queries[chosen], self.sources[number].documents[chosen]]
+            if self.anchors and turns:
+                sentences = next(turns)
+                parts.append(self.anchors.counts[sentences])
+            words, counts = used_columns(vstack(parts, format="csr"))
+            rows, logs, size = table[words], log_weights[words], 2 * len(chosen)
+            _, by_row, by_log = info_nce_gradients(counts[:size], rows, logs, options.temperature)
+            if self.anchors:
+                units = self.anchors.units[sentences]
+                _, anchored_by_row, anchored_by_log = cosine_gradients(counts[size:], units, rows, logs)
+                by_row = by_row + np.float32(options.sentence_weight) * anchored_by_row
+                by_log = by_log + np.float32(options.sentence_weight) * anchored_by_log
+            remaining = remaining_rate(step, len(self.plan))
+            row_adam.update(words, by_row, step + 1, remaining)
+            weight_adam.update(words, by_log, step + 1, remaining)
+            advance(1)
+        return table, log_weights
+
+
+def _with_unseen(start: WordVectors, rows: Floats, frequency: NDArray[np.float64]) -> Floats:
+    """Move the vectors of words that were not trained in the same way as the trained vectors.
+
+    A linear map from the vectors before the training to the vectors after the training is fitted on the trained words.
+
+    Args:
+        start: The table before the training.
+        rows: The unit vectors after the training, shape (V, D).
+        frequency: The number of training texts that contain each word, shape (V,).
+    """
+    is_trained = frequency > 0
+    trained, unseen = np.flatnonzero(is_trained), np.flatnonzero(~is_trained)
+    linear_map = LinearMap(start, [start.words[row] for row in trained], rows[trained], frequency[trained])
+    moved = np.array(rows, np.float32)
+    moved[unseen] = unit_rows(linear_map.rows(unseen))
+    return moved
