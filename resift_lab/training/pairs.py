@@ -11,8 +11,8 @@ sentences close to their vectors before the training (:func:`resift_lab.training
 Words of the pairs that have no vector can get one from a teacher, a sentence-transformers model. The teacher encodes
 the single word, and a linear map brings its vector into the space of the table.
 
-The result is the mean of several training runs with different seeds, which is better than a single run (model soups,
-Wortsman et al. 2022).
+The result is the mean of several training runs with different seeds (model soups, Wortsman et al. 2022), so that it
+depends less on the order of the pairs.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ _MIN_PAIRS = 8
 _MIN_SENTENCES = 8
 # Maximum number of words of a document. The first words usually state the subject.
 _MAX_WORDS = 300
-# Number of words of the table that the linear map from the teacher's space is fitted on.
+# Number of words of the table that the linear map from the teacher's space is fitted on. The most frequent words are
+# left out, because the teacher's vectors of single function words mean little.
 _MAPPED_WORDS = 8000
 _SKIPPED_WORDS = 100
 # Number of words that the teacher encodes together.
@@ -272,7 +273,6 @@ def _with_new_words(
     words = _new_words(vectors, sources, options)
     if not words:
         return vectors
-    # The most frequent words of the table are left out: the teacher's vectors of function words have no meaning.
     mapped = vectors.words[_SKIPPED_WORDS : _SKIPPED_WORDS + _MAPPED_WORDS] or vectors.words
     encoded = encode_texts([*mapped, *words], teacher, _ENCODED_TOGETHER, None)
     rows = unit_rows(vectors.rows())

@@ -12,9 +12,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice, zip_longest
+from itertools import islice, pairwise, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,13 +23,10 @@ from resift.encoders.tables import replace_rows
 from resift.errors import BadInput
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
-from resift_lab.corpus import sparse_counts
 from resift_lab.training.distill import load_sentence_transformer, round_rows
+from resift_lab.training.documents import word_counts
 from resift_lab.training.fitting import FitOptions, fit_rows
 from resift_lab.training.progress import Progress
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
 
 # Minimum and maximum number of words in a sentence.
 _MIN_WORDS = 4
@@ -144,7 +141,7 @@ def refine(
         if progress:
             progress(round(count * (1 + done / steps)), 2 * count)
 
-    targets = encode_sentences(chosen, load_sentence_transformer(model_folder), report_encoding)
+    targets = _encoded(chosen, load_sentence_transformer(model_folder), report_encoding)
     fit_options = FitOptions(epochs=options.epochs, rate=options.rate, seed=options.seed)
     rows, weights = _fitted(vectors, chosen, targets, fit_options, report_fitting)
     info = {
@@ -176,30 +173,15 @@ def _fitted(
         The word vectors, each of unit length, shape (V, D), and the word weights, shape (V,).
     """
     ids, offsets = vectors.ids(texts)
-    counts = sparse_counts(ids, offsets, len(vectors))
+    counts = word_counts([ids[start:end] for start, end in pairwise(offsets)], len(vectors))
     rows = vectors.rows()
     rows = rows / np.sqrt((rows**2).sum(axis=1).mean())
-    rotated = rotated_targets(targets, counts, rows, vectors.weights)
-    rows, weights = fit_rows(counts, rotated, rows, vectors.weights, options, progress)
+    sums = unit_rows(counts @ (rows * vectors.weights[:, None]))
+    rotated_targets = unit_rows(targets @ procrustes_map(targets, sums))
+    rows, weights = fit_rows(counts, rotated_targets, rows, vectors.weights, options, progress)
     # The trained weights express how much a word counts. If the rows kept their lengths as well, sentence similarity
     # would be worse.
     return unit_rows(rows), weights
-
-
-def rotated_targets(targets: Floats, counts: csr_matrix, rows: Floats, weights: Floats) -> Floats:
-    """Rotate a teacher's vectors of texts into the space of word vectors (orthogonal Procrustes).
-
-    Args:
-        targets: The teacher's vectors of n texts with T dimensions, shape (n, T).
-        counts: The frequency of each of V words in each text, shape (n, V).
-        rows: The word vectors of D dimensions, shape (V, D).
-        weights: The word weights, shape (V,).
-
-    Returns:
-        Unit vectors of shape (n, D).
-    """
-    sums = unit_rows(counts @ (rows * weights[:, None]))
-    return unit_rows(targets @ procrustes_map(targets, sums))
 
 
 def procrustes_map(source: Floats, target: Floats) -> Floats:
@@ -219,7 +201,7 @@ def procrustes_map(source: Floats, target: Floats) -> Floats:
     return np.asarray(left @ right, np.float32)
 
 
-def encode_sentences(texts: list[str], teacher: Any, report: Callable[[int], None]) -> Floats:
+def _encoded(texts: list[str], teacher: Any, report: Callable[[int], None]) -> Floats:
     """Compute the teacher's vector of each sentence. The teacher is a sentence-transformers model.
 
     Args:
