@@ -116,10 +116,12 @@ class _Network(torch.nn.Module):  # type: ignore[misc]
         Returns:
             Vectors of unit length, shape (n, D).
         """
-        words = words * torch.repeat_interleave(self.sources, self.blocks)
+        weights = torch.repeat_interleave(self.sources, self.blocks)
         count = mask.sum(1, keepdim=True).clamp(min=1)
-        mean = words.sum(1) / count
-        hidden = mean[:, :, None] if self.pooled else words.transpose(1, 2)
+        # Weighing the mean instead of each word avoids a second array of shape (n, L, D), about 1 GB with the paper's
+        # batches.
+        mean = weights * words.sum(1) / count
+        hidden = mean[:, :, None] if self.pooled else (weights * words).transpose(1, 2)
         for layer in self.layers:
             hidden = torch.relu(layer(hidden))
             if not self.pooled:

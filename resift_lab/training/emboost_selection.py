@@ -49,18 +49,22 @@ def choose_encoder(
     validation = with_queries(collection, split.validation.tolist())
     relevant = relevant_documents(collection)
     curve: list[float] = []
-    models: list[Model] = []
+    best: list[Model] = []
 
     def measure(model: Model) -> None:
-        curve.append(run_retrieval(Encoder(model.encode), validation).means()["recall@1"])
-        models.append(model)
+        value = run_retrieval(Encoder(model.encode), validation).means()["recall@1"]
+        # Each model has its own word vectors, so the models of all epochs (134 with the paper's settings on 7,000
+        # queries) would need too much memory.
+        if value > max(curve, default=-1):
+            best[:] = [model]
+        curve.append(value)
 
     measure(Model("mean", table, "mean", "cosine"))
     queries = [collection.queries[query] for query in split.train]
     judged = JudgedQueries(collection.documents, queries, [relevant[query] for query in split.train])
     train(table, blocks, judged, options, measure, progress)
-    best = int(np.argmax(curve))
-    if best == 0:
+    if int(np.argmax(curve)) == 0:
         return None, curve
-    models[best].table.info["seen"] = joined_fingerprints([*queries, *validation.queries])
-    return models[best], curve
+    [model] = best
+    model.table.info["seen"] = joined_fingerprints([*queries, *validation.queries])
+    return model, curve
