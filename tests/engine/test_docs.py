@@ -152,6 +152,12 @@ def command_lines(page: Path) -> Iterator[str]:
         yield f"{code} VALUE" if re.search(r" --[\w-]+$", code) else code  # in running text, options need no values
 
 
+def command_lines_in_blocks(page: Path) -> list[str]:
+    """Return the lines of code blocks that begin with ``resift``."""
+    blocks = (block for _, language, block in _FENCE.findall(page.read_text("utf-8")) if language in ("", "sh"))
+    return [line for block in blocks for line in block.splitlines() if line.startswith("resift ")]
+
+
 def parsed(line: str) -> None:
     """Let Click parse a command line without running it. Raises click.ClickException if it is invalid."""
     words = shlex.split(line)[1:]
@@ -180,6 +186,30 @@ def test_commands_can_be_typed(page: Path) -> None:
             parsed(line)
         except (click.ClickException, ValueError) as error:
             pytest.fail(f"{line}: {getattr(error, 'message', error)}")
+
+
+# Pages whose commands are only parsed here, with the tests that run similar commands.
+PARSED = {
+    "conversations.md": "tests/lab/test_evaluation_feedback.py evaluates conversations",
+    "measure.md": "tests/lab/test_prove_replay.py and test_evaluation_data.py",
+    "models.md": "tests/lab trains, converts and distils vectors and models",
+    "opensearch.md": "tests/cluster/test_install.py and test_managed.py",
+    "other-languages.md": "tests/lab/test_distill.py and test_self_supervised.py",
+    "rerankers.md": "tests/cluster/test_papers.py and tests/lab/test_train_reranker.py",
+    "serving.md": "tests/engine/test_serving.py and test_cli_sessions.py",
+    "upgrade.md": "tests/cluster/test_attach_models.py changes the model of an index",
+    "vectors.md": "tests/cluster/test_attach*.py run attach, detach and install with vectors",
+    "verify.md": "tests/engine/test_verify.py and tests/cluster/test_verify_cluster.py",
+}
+
+
+@by_page([page for page in SHOWN if page.parent in (ROOT, ROOT / "docs") and any(command_lines_in_blocks(page))])
+def test_commands_are_run_by_a_test(page: Path) -> None:
+    """Check that a test names the page, which it does if it runs the commands."""
+    tests = [file for file in (ROOT / "tests").rglob("*.py") if file != Path(__file__)]
+    name = re.compile(rf'["/]{re.escape(page.name)}\b')
+    is_named = any(name.search(file.read_text("utf-8")) for file in tests)
+    assert is_named != (page.name in PARSED)
 
 
 def test_commands_of_the_papers_rows_can_be_typed(monkeypatch: pytest.MonkeyPatch) -> None:

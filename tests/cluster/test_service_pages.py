@@ -1,0 +1,113 @@
+"""The commands of pages about a running service, on a real OpenSearch, in their order, with small data."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from listening import listening
+from opensearch_fixture import service_host
+from opensearchpy import OpenSearch, helpers
+from page_commands import DOCS, Terminal
+
+import resift
+from resift import Model
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.reranker import Config, create_app
+
+SERVE = "the service of the test runs already"
+NO_WORKBENCH = "the node has no Search Relevance Workbench"
+
+
+@pytest.fixture
+def client(opensearch_url: str) -> Iterator[OpenSearch]:
+    """Yield a client of the cluster, and delete the indices of the test afterwards."""
+    with closing(OpenSearch(opensearch_url, timeout=60)) as client:
+        before = set(client.indices.get(index="*,-.*"))
+        yield client
+        if made := set(client.indices.get(index="*,-.*")) - before:
+            client.indices.delete(index=",".join(made))
+
+
+@pytest.fixture
+def terminal(
+    here: Path,
+    client: OpenSearch,
+    opensearch_url: str,
+    packaged: Model,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> Iterator[Terminal]:
+    """Yield a terminal in an empty folder, whose commands reach the cluster and a service."""
+    monkeypatch.setenv("OPENSEARCH_URL", opensearch_url)
+    config = Config(engine=opensearch_url, store=str(here / "sessions.db"))
+    with closing(OpenSearchEngine(opensearch_url)) as engine:
+        app = create_app(config, engine=engine, model=packaged)
+        with listening(app, service_host(request.config)) as service:
+            replaced = {
+                "http://localhost:9200": opensearch_url,
+                "http://127.0.0.1:8080": service,
+                "resift attach blog": f"resift attach blog --service {service}",
+                "resift install": f"resift install --service {service}",
+            }
+            yield Terminal(monkeypatch, replaced)
+
+
+def write_lines(path: Path, records: list[dict[str, Any]]) -> None:
+    """Write records as lines of JSON."""
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
+
+
+def test_pages_that_use_the_index_news(terminal: Terminal, here: Path, client: OpenSearch) -> None:
+    terminal.run_page("indexing.md", statuses={"resift index more.csv": 3})
+    assert client.count(index="news")["count"] == 13
+    assert client.count(index="news-2")["count"] == 10
+    pair = {"550": "slip flow over a flat plate", "22": "slip flow near a body", "959": "a slip of paper"}
+    write_lines(here / "docs.jsonl", [{"id": id, "title": f"document {id}", "text": text} for id, text in pair.items()])
+    terminal.run_page("feedback.md")
+    terminal.run_page("rewriting.md")
+    terminal.run_page("faults.md", statuses={"resift doctor": 3})
+    terminal.run_page("http.md")
+    terminal.run_page("monitoring.md")
+    terminal.run_page("clicks.md", left_out={"curl -X PUT": NO_WORKBENCH})
+    assert json.loads((here / "judgments.json").read_text("utf-8"))
+    assert terminal.run("resift mark news fire 3 --session anna")[0] == 0
+    terminal.run_page("privacy.md")
+    terminal.run_page("security.md", left_out={"curl -u admin": "tests/cluster/test_rights.py creates the role"})
+
+
+def test_the_page_about_attaching(terminal: Terminal, client: OpenSearch, opensearch_url: str) -> None:
+    posts = {"1": "The union calls a strike", "2": "A lucky strike in the final", "3": "Trains stand still: strike"}
+    vectors = {"type": "knn_vector", "dimension": 3, "method": {"name": "hnsw", "engine": "lucene"}}
+    properties = {"body": {"type": "text"}, "embedding": vectors}
+    settings = {"index.knn": True, "number_of_replicas": 0, "index.search.default_pipeline": "blog-hybrid"}
+    normalized = {"phase_results_processors": [{"normalization-processor": {}}]}
+    client.transport.perform_request("PUT", "/_search/pipeline/blog-hybrid", body=normalized)
+    client.indices.create(index="blog", body={"settings": settings, "mappings": {"properties": properties}})
+    actions = ({"_index": "blog", "_id": id, "body": text, "embedding": [0.1, 0.2, 0.3]} for id, text in posts.items())
+    helpers.bulk(client, actions, refresh=True)
+    try:
+        terminal.run_page("attach.md", left_out={"pip install": "Resift is installed", "resift serve": SERVE})
+        (answer,) = (text for command, text in terminal.transcript.items() if command.startswith("curl"))
+        assert json.loads(answer)["hits"]["hits"][0]["_id"] == "3"
+        assert terminal.run("resift detach blog")[0] == 0
+    finally:
+        client.indices.delete(index="blog")
+        client.transport.perform_request("DELETE", "/_search/pipeline/blog-hybrid")
+        resift.uninstall(opensearch_url).run()
+
+
+def test_the_page_of_the_embedded_engine(here: Path, packaged: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = {"1": "the pump is overheating", "2": "slip flow over a plate", "3": "a slip"}
+    write_lines(here / "docs.jsonl", [{"id": id, "text": text} for id, text in texts.items()])
+    Terminal(monkeypatch, {}).run_page("embedded.md")
+    (block,) = re.findall(r"```json\n(.*?)```", (DOCS / "embedded.md").read_text("utf-8"), re.DOTALL)
+    body = json.loads(block)
+    body["query"]["hybrid"]["queries"][1]["knn"]["resift_vector"]["vector"] = packaged.encode_one("plate").tolist()
+    with resift.open("resift.db") as library:
+        assert {hit.id for hit in library.index("docs").search(body)} == {"1", "2", "3"}

@@ -1,0 +1,141 @@
+"""Run the commands of a documentation page, in their order, in a folder with small data.
+
+Commands of ``resift`` run in the test's process, since each new process would import torch again. All other commands
+run in a shell.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from resift.cli.main import main
+
+DOCS = Path(__file__).parents[2] / "docs"
+# Blocks of pages that begin with another word are output, or configuration.
+PROGRAMS = {"resift", "curl", "export", "printf", "pip", "unzip", "mkdir", "cp", "python", "python3", "cat", "echo"}
+_BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+_SHELL = """
+resift() {{ {python} -m resift "$@"; }}
+curl() {{ command curl --fail-with-body "$@"; }}
+"""
+_ASSIGNMENTS = re.compile(r"^(?:[A-Z_]+=\S* +)*")
+
+
+def blocks(page: Path) -> list[str]:
+    """Return the code blocks of a page that have no language, or are marked as shell commands."""
+    return [block for language, block in _BLOCK.findall(page.read_text("utf-8")) if language in ("", "sh")]
+
+
+def commands(page: Path) -> Iterator[str]:
+    """Yield the commands in the code blocks of a page. A command can have several lines."""
+    for block in blocks(page):
+        first = _ASSIGNMENTS.sub("", block.strip()).split(maxsplit=1)[0]
+        if first not in PROGRAMS:
+            continue
+        command = ""
+        for line in block.splitlines():
+            command += line + "\n"
+            if is_complete(command):
+                if words_of(command):
+                    yield command.strip()
+                command = ""
+        assert not command, f"{page.name}: {command}"
+
+
+def is_complete(command: str) -> bool:
+    """Return whether no quote, here-document or continued line is open at the end of a command."""
+    if command.endswith("\\\n"):
+        return False
+    if (end := re.search(r"<<'(\w+)'", command)) and not command.endswith(f"\n{end[1]}\n"):
+        return False
+    try:
+        words_of(command)
+    except ValueError:
+        return False
+    return True
+
+
+def words_of(command: str) -> list[str]:
+    """Return the words of a command. Raise a ValueError if a quote is open."""
+    return shlex.split(command.replace("\\\n", " "), comments=True)
+
+
+@dataclass
+class Terminal:
+    """A terminal in which a reader types the commands of a page.
+
+    Attributes:
+        monkeypatch: Sets environment variables until the end of the test.
+        replaced: Texts in commands that are replaced, such as addresses and the names of models.
+        transcript: The output of each command.
+    """
+
+    monkeypatch: pytest.MonkeyPatch
+    replaced: Mapping[str, str]
+    transcript: dict[str, str] = field(default_factory=dict)
+
+    def run_page(
+        self, page: str, statuses: Mapping[str, int] | None = None, left_out: Mapping[str, str] | None = None
+    ) -> None:
+        """Run the commands of a page, and check the exit status of each.
+
+        Args:
+            page: The name of the page in docs/, such as "http.md".
+            statuses: Expected exit statuses other than 0, by the beginning of the command.
+            left_out: Commands that are not run, by their beginning, with the reason.
+        """
+        statuses, left_out = statuses or {}, left_out or {}
+        used, failures = set(), []
+        for command in commands(DOCS / page):
+            if reason := next((start for start in left_out if command.startswith(start)), None):
+                used.add(reason)
+                continue
+            start = next((start for start in statuses if command.startswith(start)), "")
+            used.add(start)
+            status, output = self.run(command)
+            self.transcript[command] = output
+            if status != statuses.get(start, 0):
+                failures.append(f"{command}\nexit status {status}\n{output}")
+        assert not failures, f"{page}: " + "\n".join(failures)
+        assert {*statuses, *left_out} <= used, f"{page} has no such command: { ({*statuses, *left_out} - used) }"
+
+    def run(self, command: str) -> tuple[int, str]:
+        """Run a command, and return its exit status and its output."""
+        for old, new in self.replaced.items():
+            command = command.replace(old, new)
+        words = words_of(command)
+        if words[0] == "export":
+            for assignment in words[1:]:
+                self.monkeypatch.setenv(*assignment.split("=", 1))
+            return 0, ""
+        if words[0] == "resift" and not {"|", ">", "<"} & set(words):
+            ran = CliRunner().invoke(main, words[1:], input="y\n")
+            if ran.exception and not isinstance(ran.exception, SystemExit):
+                raise ran.exception
+            return ran.exit_code, ran.output
+        return self._run_in_shell(command)
+
+    def _run_in_shell(self, command: str) -> tuple[int, str]:
+        """Run a command in a shell in which ``resift`` is a program and curl fails if it gets an error."""
+        start = _SHELL.format(python=shlex.quote(sys.executable))
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        ran = subprocess.run(
+            ["bash", "-e", "-o", "pipefail", "-c", start + command],
+            env={**os.environ, "PATH": path, "PYTHONPATH": str(DOCS.parent)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            encoding="utf-8",
+            timeout=300,
+        )
+        return ran.returncode, ran.stdout
