@@ -2,7 +2,9 @@
 
 All tests of a file run in the same process, since they share indices and servers. The longest files start first, so
 that no process is left with one at the end. The last of three or more processes only runs files that need no
-OpenSearch. It uses the CPU while the tests of the other processes wait for frozen nodes and time limits.
+OpenSearch, and the other processes run all other files. It uses the CPU while the tests of the other processes wait for
+frozen nodes and time limits. A process collects only files that it may run: collecting all of them takes half a minute
+of CPU time, since it imports the libraries that any test uses.
 """
 
 from __future__ import annotations
@@ -10,7 +12,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +57,34 @@ def pytest_configure() -> None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
+SESSION = pytest.StashKey[pytest.Session]()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Keep the session for the scheduler."""
+    session.config.stash[SESSION] = session
+
+
 class ByFile(LoadScopeScheduling):
-    """Group tests by file, in the order of their collection. Files that share a node form one group."""
+    """Group tests by file, in the order of their collection. Files that share a node form one group.
+
+    Unlike the schedulers of pytest-xdist, this one does not expect that all processes have collected the same tests.
+    """
+
+    def add_node_collection(self, node: WorkerController, collection: Sequence[str]) -> None:
+        """Add the tests that a process has collected."""
+        self.registered_collections[node] = list(collection)
+
+    def schedule(self) -> None:
+        """Distribute the tests of all processes."""
+        if self.collection is None:
+            self.collection = list(dict.fromkeys(chain(*self.registered_collections.values())))
+            self.config.stash[SESSION].testscollected = len(self.collection)
+            for nodeid in self.collection:
+                self.workqueue.setdefault(self._split_scope(nodeid), {})[nodeid] = False
+        for _ in range(2):  # a process starts the last test of a file when it knows the first test of the next file
+            for node in self.nodes:
+                self._reschedule(node)
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
@@ -64,14 +93,13 @@ class ByFile(LoadScopeScheduling):
         return NATIVE if file.startswith(NATIVE) else file
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        """Assign the next file to a process: the other processes first run the files that need a node."""
-        is_last = self.numnodes > 2 and node.gateway.id == f"gw{self.numnodes - 1}"
-        files = [file for file in self.workqueue if bool(NEEDS_NO_NODE.match(file)) == is_last]
-        if files:
-            self.workqueue.move_to_end(files[0], last=False)
-        elif is_last:
+        """Assign the next file that a process has collected."""
+        collected = set(self.registered_collections[node])
+        file = next((file for file, tests in self.workqueue.items() if next(iter(tests)) in collected), None)
+        if file is None:
             node.shutdown()
             return
+        self.workqueue.move_to_end(file, last=False)
         super()._assign_work_unit(node)
 
 
@@ -86,6 +114,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Let the processes start with the longest files."""
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: [not item.nodeid.startswith(files) for files in (SECURED, WAITING, LONGEST)])
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the files that this process does not run. A process that replaces a crashed one collects all files."""
+    worker = getattr(config, "workerinput", None)
+    if worker is None or collection_path.suffix != ".py":
+        return None
+    number, last = int(worker["workerid"].removeprefix("gw")), worker["workercount"] - 1
+    if last < 2 or number > last:
+        return None
+    needs_no_node = NEEDS_NO_NODE.match(collection_path.relative_to(config.rootpath).as_posix()) is not None
+    return True if needs_no_node != (number == last) else None
 
 
 @pytest.hookimpl(wrapper=True)
