@@ -49,6 +49,7 @@ from node_assembly import (
     tail,
     with_plugin,
 )
+from node_assembly import run as run_command
 from node_releases import release
 from node_security import Certificates
 from ports import free_ports
@@ -56,8 +57,9 @@ from ports import free_ports
 STAYS = 0  # the owner of a node that continues to run when the process that started it ends
 MEMORY = Path("/dev/shm")
 ROOM = 4 * 2**30  # free bytes that the memory file system must have for the data of a node
-# Options of Java for a quick node: compile only once, with few optimizations, and do not verify classes.
-_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+# Options of Java for a quick node: compile only once, with few optimizations, do not verify classes, and take memory
+# only when it is needed.
+_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote -XX:-AlwaysPreTouch"
 
 
 @dataclass(frozen=True)
@@ -344,21 +346,51 @@ def _launch(how: Launch, run: Path) -> subprocess.Popen[bytes]:
         "cluster.routing.allocation.disk.threshold_enabled": "false",
         **how.settings,
     }
-    command = [str(how.home / "bin/opensearch"), *(f"-E{key}={value}" for key, value in settings.items())]
     inherited = environment(how.home, run / "config", how.java)
     own = {"OPENSEARCH_TMPDIR": str(run / "tmp"), "HOME": str(run)}
     own["OPENSEARCH_JAVA_OPTS"] = f"{inherited['OPENSEARCH_JAVA_OPTS']} {how.options}"  # Java uses the last heap size
+    command = _java_command(how, run, inherited | own)
     with open(run / "console.log", "wb") as log:
         return subprocess.Popen(
-            command,
+            [*command, *(f"-E{key}={value}" for key, value in settings.items())],
             env=inherited | own,
-            cwd="/",
+            cwd=how.home,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
             **node_user(),
         )
+
+
+_commands: dict[tuple[Path, Path, str], list[str]] = {}  # with "{run}" for the folder of a node
+
+
+def _java_command(how: Launch, run: Path, variables: dict[str, str]) -> list[str]:
+    """Return the command that bin/opensearch would run.
+
+    bin/opensearch starts Java three times before: for the password of the keystore, for the options in jvm.options, and
+    for the defaults of Java. That takes two seconds of CPU time. The tests' nodes have no password, and the options are
+    the same for all nodes that are started in the same way.
+    """
+    key = (how.home, how.java.home, variables["OPENSEARCH_JAVA_OPTS"])
+    if key not in _commands:
+        java = [str(how.java.home / "bin/java"), "-Xshare:auto"]
+        classes = ["-cp", str(how.home / "lib/*")]
+        parser = [*java, *classes, "org.opensearch.tools.launchers.JvmOptionsParser", str(run / "config")]
+        options = run_command(
+            parser, "the options of Java could not be read", env=variables, cwd=how.home, **node_user()
+        )
+        properties = {
+            "path.home": how.home,
+            "path.conf": run / "config",
+            "distribution.type": "zip",
+            "bundled_jdk": "false",
+        }
+        words = [*java, *options.split(), *(f"-Dopensearch.{name}={value}" for name, value in properties.items())]
+        words += [*classes, "org.opensearch.bootstrap.OpenSearch"]
+        _commands[key] = [word.replace(str(run), "{run}") for word in words]
+    return [word.replace("{run}", str(run)) for word in _commands[key]]
 
 
 def _wait_until_healthy(node: Node, nodes: int) -> str:

@@ -265,8 +265,8 @@ def _install_plugins(home: Path, archives: list[Path], java: Java) -> None:
     run(command, "the plugins could not be installed", env=environment(home, home / "config", java))
 
 
-def run(command: list[str], failure: str, **options: Any) -> None:
-    """Run a command, and wait until it ends.
+def run(command: list[str], failure: str, **options: Any) -> str:
+    """Run a command, wait until it ends, and return its output.
 
     Args:
         command: The command and its arguments.
@@ -279,6 +279,7 @@ def run(command: list[str], failure: str, **options: Any) -> None:
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, **options)
     if done.returncode != 0:
         raise NodeUnavailable(f"{failure}:\n{tail(done.stdout + done.stderr)}")
+    return done.stdout
 
 
 def java_homes() -> Iterator[Path]:
