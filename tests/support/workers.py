@@ -2,9 +2,9 @@
 
 All tests of a file run in the same process, since they share indices and servers. The longest files start first, so
 that no process is left with one at the end. The last of three or more processes only runs files that need no
-OpenSearch, and the other processes run all other files. It uses the CPU while the tests of the other processes wait for
-frozen nodes and time limits. A process collects only files that it may run: collecting all of them takes half a minute
-of CPU time, since it imports the libraries that any test uses.
+OpenSearch, and uses the CPU while the tests of the other processes wait for frozen nodes and time limits. A process
+collects only files that it may run: collecting all of them takes half a minute of CPU time, since it imports the
+libraries that any test uses.
 """
 
 from __future__ import annotations
@@ -38,10 +38,13 @@ LONGEST = "tests/cluster/test_papers.py"
 
 # Files without a test that needs OpenSearch. If one of them gets such a test, one more process starts a node.
 NEEDS_NO_NODE = re.compile(
-    r"resift(_lab)?/|tests/unit/|tests/lab/test_(?!export|prove_replay|ubi_training)|tests/page/test_(?!page_states)"
+    r"resift(_lab)?/|tests/lab/test_(?!export|prove_replay|ubi_training)|tests/page/test_(?!page_states)"
     r"|tests/engine/test_(command_lines|damage|demo|deploy|docs|docs_transcript|image|retrievers|review_fuzz|serving"
     r"|sqlite_file|sqlite_readers|stdin|tables|terminal|worker_memory)\.py"
 )
+
+# These files are quick to collect. All processes collect them, and run them last, so that all have work until the end.
+BY_ANY = "tests/unit/"
 
 MEMORY = Path("/dev/shm")
 ROOM = 4 * 2**30  # free bytes that the memory file system must have
@@ -78,7 +81,8 @@ class ByFile(LoadScopeScheduling):
     def schedule(self) -> None:
         """Distribute the tests of all processes."""
         if self.collection is None:
-            self.collection = list(dict.fromkeys(chain(*self.registered_collections.values())))
+            collected = dict.fromkeys(chain(*self.registered_collections.values()))
+            self.collection = sorted(collected, key=lambda nodeid: nodeid.startswith(BY_ANY))
             self.config.stash[SESSION].testscollected = len(self.collection)
             for nodeid in self.collection:
                 self.workqueue.setdefault(self._split_scope(nodeid), {})[nodeid] = False
@@ -124,8 +128,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     number, last = int(worker["workerid"].removeprefix("gw")), worker["workercount"] - 1
     if last < 2 or number > last:
         return None
-    needs_no_node = NEEDS_NO_NODE.match(collection_path.relative_to(config.rootpath).as_posix()) is not None
-    return True if needs_no_node != (number == last) else None
+    file = Path(os.path.relpath(collection_path, config.rootpath)).as_posix()
+    is_of_last = NEEDS_NO_NODE.match(file) is not None
+    return True if is_of_last != (number == last) and not file.startswith(BY_ANY) else None
 
 
 @pytest.hookimpl(wrapper=True)
