@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -108,8 +108,10 @@ class Knowledge:
         related_words: For each word of a query with few hits, the nearest words of the index and their weights. See
             :meth:`resift.vectors.vocabulary.Vocabulary.related_words`.
         judged: The ids of all judged documents that can be hits.
-        unmoved: The documents that were judged for other queries. The session does not change their rank. The keys are
-            the ids, and the values are the similarities to the query vector before the session moved it.
+        judged_elsewhere: The ids of those that were judged for other queries.
+        unmoved: The documents in ``judged_elsewhere`` if the session changes the ranking of this query, which must not
+            change their rank. The keys are the ids, and the values are the similarities to the query vector before the
+            session moved it.
         home_indices: A mapping from the id of a judged document to the name of its index. Empty if a single index is
             searched.
         feedback: The part of the session's feedback that concerns this query. None if no feedback does.
@@ -130,6 +132,7 @@ class Knowledge:
     finds_enough: bool = False
     related_words: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     judged: Sequence[str] = ()
+    judged_elsewhere: Collection[str] = ()
     unmoved: Mapping[str, float] = field(default_factory=dict)
     home_indices: Mapping[str, str] = field(default_factory=dict)
     feedback: Feedback | None = None
@@ -212,7 +215,7 @@ class Knowledge:
             sign: 1 for relevant documents, -1 for irrelevant documents.
         """
         grades = self._grades
-        return [id for id in self.judged if id not in self.unmoved and grades.get(id, 0) * sign > 0]
+        return [id for id in self.judged if id not in self.judged_elsewhere and grades.get(id, 0) * sign > 0]
 
     @property
     def _grades(self) -> dict[str, float]:

@@ -134,6 +134,8 @@ def knowledge_of(
     """
     vector = query.vector if feedback is None else feedback.transform_query(query.vector)
     homes = {document.judgement.document: document.judgement.index for document in searched}
+    # A session stores only the first MAX_QUERY characters of a query.
+    elsewhere = [document for document in searched if document.judgement.query not in ("", query.text[:MAX_QUERY])]
     return Knowledge(
         text=query.text,
         fields=info.fields,
@@ -142,7 +144,8 @@ def knowledge_of(
         similarity=query.similarity,
         mask=None if feedback is None or not feedback.method.masked else feedback.mask,
         judged=tuple(homes),
-        unmoved={} if feedback is None else _unmoved(searched, query),
+        judged_elsewhere={document.judgement.document for document in elsewhere},
+        unmoved={} if feedback is None else _similarities(elsewhere, query),
         home_indices=homes if len(info.indices) > 1 else {},
         feedback=feedback,
         documents=documents,
@@ -150,28 +153,26 @@ def knowledge_of(
     )
 
 
-def _unmoved(judged: Sequence[JudgedDocument], query: EncodedQuery) -> dict[str, float]:
-    """Return the judged documents whose rank should not change, with their original similarities to the current query.
+def _similarities(judged_elsewhere: Sequence[JudgedDocument], query: EncodedQuery) -> dict[str, float]:
+    """Return the documents that were judged for other queries, with their original similarities to the current query.
 
-    These are the documents that were judged for other queries. If the session moved them, documents that were marked
-    earlier would fill the top of every later search. Documents that were judged for the current query may move, as
-    users expect.
+    The session keeps the rank of these documents. If it moved them, documents that were marked earlier would fill the
+    top of every later search. Documents that were judged for the current query may move, as users expect.
 
     Args:
-        judged: The judged documents that are in the searched index.
+        judged_elsewhere: The judged documents in the searched index that were judged for other queries.
         query: The query with its original vector.
 
     Returns:
         A mapping from document ids to similarities.
     """
-    # A session stores only the first MAX_QUERY characters of a query.
-    unmoved = [document for document in judged if document.judgement.query not in ("", query.text[:MAX_QUERY])]
-    if not unmoved:
+    if not judged_elsewhere:
         return {}
-    similarities = SIMILARITIES[query.similarity](query.vector, np.stack([document.vector for document in unmoved]))
+    vectors = np.stack([document.vector for document in judged_elsewhere])
+    similarities = SIMILARITIES[query.similarity](query.vector, vectors)
     return {
         document.judgement.document: float(similarity)
-        for document, similarity in zip(unmoved, similarities, strict=True)
+        for document, similarity in zip(judged_elsewhere, similarities, strict=True)
     }
 
 

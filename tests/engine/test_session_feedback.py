@@ -333,6 +333,15 @@ def test_a_hit_that_was_marked_irrelevant_is_the_last(client: FlaskClient, shop:
     assert ids(post(client, "/v1/search", index=shop, query=search, session="a", size=20)) == first
 
 
+@pytest.mark.parametrize("search", ["fire", {"match": {"text": "fire"}}])
+def test_a_hit_that_was_marked_irrelevant_keeps_its_rank_in_other_searches(
+    client: FlaskClient, shop: str, search: Any
+) -> None:
+    first = ids(post(client, "/v1/search", index=shop, query=search))
+    post(client, "/v1/feedback", session="a", index=shop, query="jacket", irrelevant=["jacket 0", "jacket 3"])
+    assert ids(post(client, "/v1/search", index=shop, query=search, session="a")) == first
+
+
 @pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)
 def test_a_session_needs_at_most_one_more_request(
     engine: Engine, engine_url: str, filled: str, model: Model, config: Config, session_index: str

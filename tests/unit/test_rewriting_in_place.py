@@ -293,6 +293,7 @@ def test_marks_for_another_query_add_words_but_move_no_vectors() -> None:
     known = replace(
         SESSION,
         feedback=carried,
+        judged_elsewhere={"good", "bad"},
         unmoved={"good": 0.5, "bad": 0.1},
         own_fields=FieldKnowledge(mapped=MAPPED, encoded=KNOWN.encoded),
     )
