@@ -65,8 +65,9 @@ Table 2 of Passalis and Tefas 2017, printed by `python benchmarks/orl.py`: retri
 images of 40 persons. Each image is a bag of 500 SIFT descriptors (16 × 16 pixels, a grid of 4 pixels) in four
 horizontal regions, and each region has codewords of its own. Half of each person's images are the database and the
 training set, the others are queries. The columns contain the mAP (11-point interpolated, × 100), its standard deviation
-over five random splits, and the value of the paper. The vectors are stored with 16 bits per number and compared by
-cosine, as Resift does, or by the Euclidean distance, as the paper does.
+over five random splits, and the value of the paper. The vectors are stored with 16 bits per number, as in the paper.
+They are compared by cosine, as Resift does, or by the Euclidean distance. The paper does not name the distance of its
+searches. Its loss uses Euclidean distances, so the Euclidean column is the closer comparison.
 
 | method | numbers | mAP, cosine | mAP, Euclidean | paper |
 |---|---|---|---|---|

@@ -27,6 +27,9 @@ from paper_rows import WORK, Report, Row, Table
 from paper_tables import HELD_OUT, tables
 
 from resift.encoders.tables import build_table
+from resift.text import tokenize
+from resift.vectors.table import WordVectors
+from resift_lab.evaluation.data import read_collection
 
 ROOT = Path(__file__).resolve().parents[1]
 RESIFT = [sys.executable, "-m", "resift"]
@@ -37,6 +40,7 @@ def prepare() -> None:
     data = Path(os.environ["RESIFT_DATA"])
     for name in ("glove.6B.50d", "en_core_web_md.300d"):
         prepare_vectors(data / "vectors" / f"{name}.npz", WORK / "vectors" / name)
+        select_vectors(WORK / "vectors" / name, data / "squad-train-part", WORK / "vectors" / f"{name}.squad")
     (WORK / "data").mkdir(parents=True, exist_ok=True)
     for part, split, inside in (("five", "test", True), ("fifteen", "train", False)):
         prepare_classes(data / f"20ng.{split}.jsonl.gz", WORK / "data" / f"20ng.{part}.{split}.jsonl.gz", inside)
@@ -54,6 +58,19 @@ def prepare_vectors(source: Path, folder: Path) -> None:
             matrix = arrays["vectors"].astype(np.float32)
             matrix = matrix[arrays["rows"]] if "rows" in arrays else matrix
         build_table(words, matrix, "none", {"source": source.stem}).save(folder)
+
+
+def select_vectors(source: Path, collection: Path, folder: Path) -> None:
+    """Copy the vectors of the words in a collection's documents and queries, unless the folder exists.
+
+    A table with other words cannot be combined with the layers of a transformer in the memory of a small machine.
+    """
+    if not folder.exists():
+        table, texts = WordVectors.load(source), read_collection(collection)
+        used = {word for text in (*texts.documents, *texts.queries) for word in tokenize(text)}
+        rows = np.array([row for row, word in enumerate(table.words) if word in used])
+        words = [table.words[row] for row in rows]
+        WordVectors(words, table.rows(rows), table.weights[rows], info=table.info).save(folder)
 
 
 def prepare_classes(source: Path, target: Path, inside: bool) -> None:
