@@ -192,7 +192,7 @@ def test_the_wheel_is_complete_small_and_reproducible(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / ".ci" / "pack.py"), "dist"]
     subprocess.run(command, cwd=tmp_path, check=True, env={**os.environ, "SOURCE_DATE_EPOCH": "1700000000"})
     (wheel,) = (tmp_path / "dist").glob("*.whl")
-    assert wheel.stat().st_size <= 12_000_000
+    assert wheel.stat().st_size <= 16_000_000
     with zipfile.ZipFile(wheel) as archive:
         assert archive.testzip() is None
         entries = archive.infolist()
