@@ -158,7 +158,6 @@ class _TrainingData:
             self.queries = [np.array([row]) for row in range(count)]
             self.documents = [np.array([row]) for row in range(count, len(texts))]
         self.relevant = judged.relevant
-        self.relevant_sets = [set(positions) for positions in judged.relevant]
 
 
 def _triplet_loss(
@@ -194,7 +193,7 @@ def _triplet_loss(
     documents = network(*padded(data.rows, [data.documents[document] for document in chosen]))
     # The derivative of the square root is infinite at 0.
     distances = torch.sqrt((2 - 2 * queries @ documents.T).clamp(min=1e-6))
-    relevant = torch.tensor([[document in data.relevant_sets[query] for document in chosen] for query in batch])
+    relevant = torch.from_numpy(_relevance([data.relevant[query] for query in batch], chosen))
     positive = distances.diagonal()
     negative = distances.masked_fill(relevant, torch.inf).min(dim=1).values
     if options.negatives == "semi-hard":
@@ -204,6 +203,23 @@ def _triplet_loss(
         has_negative = negative.isfinite()
         negative = torch.where(semi_hard.isfinite() | ~has_negative, semi_hard, farthest)
     return torch.relu(positive - negative.clamp(max=_MAX_DISTANCE) + options.margin).mean()
+
+
+def _relevance(relevant: Sequence[Sequence[int]], documents: Sequence[int]) -> NDArray[np.bool_]:
+    """Return which of m documents are relevant to each of n queries, shape (n, m).
+
+    Args:
+        relevant: The positions of each query's relevant documents.
+        documents: The positions of the m documents. A document can occur several times.
+    """
+    columns: dict[int, list[int]] = {}
+    for column, document in enumerate(documents):
+        columns.setdefault(document, []).append(column)
+    matrix = np.zeros((len(relevant), len(documents)), bool)
+    for row, positions in enumerate(relevant):
+        for document in positions:
+            matrix[row, columns.get(document, [])] = True
+    return matrix
 
 
 def export(table: WordVectors, network: Any, options: EmBoostOptions) -> Residual:

@@ -84,7 +84,6 @@ def distances_of(loss_of: EmBoostOptions, positive: float, negatives: list[float
         queries=[np.array([0])] * count,
         documents=[np.array([1])] * count,
         relevant=[[row] for row in range(count)],
-        relevant_sets=[{row} for row in range(count)],
     )
     total = _triplet_loss(Fixed(), data, np.arange(count), loss_of, np.random.default_rng(0)) * count  # type: ignore[arg-type]
     return float(total)
