@@ -22,7 +22,9 @@ import resift
 
 PAGE = Path(__file__).parents[2] / "docs" / "papers.md"
 BLOCKS = re.findall(r"```sh\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
-INDICES = sorted(set(re.findall(r"--index (\S+)", "\n".join(BLOCKS))))
+# models that the page trains or builds without an index
+OTHERS = ("published", "euclidean", "sfbow-pca", "sfbow-kmeans")
+INDICES = sorted({*re.findall(r"--index (\S+)", "\n".join(BLOCKS)), *(f"resift-{name}" for name in OTHERS)})
 # word classes without a common meaning, so that only the labels show which words belong together
 CLASSES = {
     "a": ["violin", "iron", "monday", "butter", "planet", "soldier"],
@@ -60,6 +62,7 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     rng, made = random.Random(2), documents()
     write_lines(tmp_path / "docs.jsonl", made)
+    write_lines(tmp_path / "pictures.jsonl", pictures())
     questions, judgements = [], ["query-id\tcorpus-id\tscore"]
     for number in range(4 * len(made)):
         # noise words of other documents, which a network can learn to ignore
@@ -77,6 +80,22 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     pairs = [f"t\t{score}\t{made[i]['text']}\t{made[i + score]['text']}" for i in range(20) for score in (0, 3)]
     (tmp_path / "pairs.tsv").write_text("\n".join(["task\tscore\tsentence1\tsentence2", *pairs]) + "\n", "utf-8")
     return tmp_path
+
+
+def pictures() -> list[dict[str, Any]]:
+    """Return 90 labelled documents with a bag of six vectors each: two of their class, and four common ones."""
+    rng = random.Random(3)
+    # the mean of a bag says little about its class, because the common vectors are long
+    centres: dict[str, list[float]] = {label: [rng.gauss(0, 1) for _ in range(5)] for label in CLASSES}
+    common = {f"common {number}": [rng.gauss(0, 3) for _ in range(5)] for number in range(6)}
+    centres |= common
+    made = []
+    for number in range(90):
+        label = "abc"[number % 3]
+        sources = [label, label, *rng.choices(list(common), k=4)]
+        patches = [[value + rng.gauss(0, 0.3) for value in centres[source]] for source in sources]
+        made.append({"id": str(number), "title": f"picture of {label}", "patches": patches, "label": label})
+    return made
 
 
 def write_lines(path: Path, records: list[dict[str, Any]]) -> None:
@@ -102,6 +121,9 @@ def test_the_commands_of_the_page_take_a_corpus_to_a_search(
     served = rf"\1 --port {port} 2> serve.log &\n{WAIT.format(port=port)}"
     script = re.sub(r"^(resift serve .*) &$", served, "".join(BLOCKS), flags=re.MULTILINE)
     script = script.replace("resift install ", f"resift install --service http://127.0.0.1:{port} ")
+    for name in OTHERS:
+        script += f"resift index docs.jsonl --index resift-{name} --model {name}\n"
+        script += f"resift search resift-{name} 'violin iron' --model {name}\n"
     script = script.replace("http://localhost:9200", opensearch_url).replace("127.0.0.1:8080", f"127.0.0.1:{port}")
     environment = {**os.environ, "PYTHONPATH": str(PAGE.parents[1])}
     done = subprocess.run(
@@ -115,8 +137,10 @@ def test_the_commands_of_the_page_take_a_corpus_to_a_search(
     assert done.returncode == 0, done.stdout
     starts = [match.start() for match in re.finditer(r'\{"took"', done.stdout)]
     answers = [json.JSONDecoder().raw_decode(done.stdout, start)[0] for start in starts]
-    assert len(answers) >= 4
+    assert len(answers) >= 6
     assert all(answer["hits"]["hits"] for answer in answers), done.stdout
+    nearest_pictures = next(answer for answer in answers if answer["hits"]["hits"][0]["_index"] == "resift-faces")
+    assert [hit["_source"]["title"] for hit in nearest_pictures["hits"]["hits"]] == ["picture of a"] * 10
     check_indices(client)
 
 
@@ -125,5 +149,5 @@ def check_indices(client: OpenSearch) -> None:
     for name, entry in client.indices.get(index=",".join(INDICES)).items():
         assert entry["mappings"]["properties"]["resift_vector"]["type"] == "knn_vector", name
         have = {"query": {"exists": {"field": "resift_vector"}}}
-        assert client.count(index=name, body=have)["count"] >= 150, name
+        assert client.count(index=name, body=have)["count"] >= (90 if name == "resift-faces" else 150), name
     assert client.exists(index="resift-boew", id="new")
