@@ -41,8 +41,8 @@ from resift_lab.vectors.convert import convert
 from resift_lab.vectors.mixture import AGGREGATES, mix_vectors
 from resift_lab.vectors.model2vec import write_model2vec
 
-# Maximum number of words to distil, and of sentences for refinement. The packaged table resift-en was made with the
-# same numbers.
+# Maximum number of words to distil, and of sentences for refinement and for training on pairs. The packaged table
+# resift-en was made with the same limits.
 _DISTILLED = 60_000
 _SENTENCES = 100_000
 
@@ -295,13 +295,13 @@ def refine_command(
 @vectors.command("pairs", epilog="Example: resift vectors pairs questions.jsonl --out trained")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @vectors_option
-@click.option("--teacher", metavar="DIR", help="A sentence-transformers model, which adds vectors for new words.")
+@click.option("--teacher", metavar="DIR", help="Folder of a sentence-transformers model, for words without a vector.")
 @click.option(
     "--sentences",
     "sentence_files",
     multiple=True,
     metavar="FILE",
-    help="A file of documents whose sentences keep their vectors, by default those of the pairs. May be repeated.",
+    help="A file of documents whose sentences keep their vectors (default: the documents of FILE). May be repeated.",
 )
 @set_option(PairOptions)
 @out_option
@@ -317,11 +317,11 @@ def pairs_command(
 
     Each line of a FILE contains a pair: {"query": "...", "document": "..."}, for example a title and its text, or a
     question and its answer. Each FILE is a source of its own: a query learns to find its document among the documents
-    of the same source. The sentences of --sentences keep their vectors, so that the comparison of sentences does not
-    suffer. Up to 100,000 sentences are used.
+    of the same source. Up to 100,000 sentences of --sentences stay close to their vectors before the training, so that
+    comparisons of sentences hardly suffer.
 
-    With --teacher, words that occur in several texts, and in several FILEs, get a vector if they have none. Needs the
-    extra 'lab'.
+    With --teacher, words of the pairs that have no vector get one if they occur in at least 'min_count' texts and, if
+    there are several FILEs, in two of them. Needs the extra 'lab'.
     """
     options = PairOptions(**settings)
     sources = [read_pairs(file) for file in files]

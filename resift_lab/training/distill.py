@@ -163,13 +163,13 @@ def _usable(words: Iterable[str], limit: int | None) -> list[str]:
 
 
 def encode_texts(words: Sequence[str], model: Any, batch: int, progress: Progress | None) -> Floats:
-    """Encode each word separately with a sentence-transformers model.
+    """Encode texts, for example single words, with a sentence-transformers model.
 
     Args:
-        words: The V words.
+        words: The V words or other texts. Each has a vector of its own.
         model: A ``SentenceTransformer`` with D dimensions.
-        batch: Number of words that the model encodes together.
-        progress: Function that is called with the number of encoded words and the total number, or None.
+        batch: Number of texts that the model encodes together.
+        progress: Function that is called with the number of encoded texts and the total number, or None.
 
     Returns:
         Vectors of shape (V, D).

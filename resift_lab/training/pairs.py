@@ -1,18 +1,20 @@
 """Training of word vectors and weights for retrieval, on pairs of a query and a document that answers it.
 
 Natural pairs need no judgements: a title and its abstract, a question and its answer, a term and its definition. The
-loss of a batch is InfoNCE over the pairs (:func:`resift_lab.training.contrastive.info_nce_gradients`). Each query has
-to find its own document among all documents of the batch, and each document its query. All pairs of a batch come from
-the same source, because documents on similar subjects are harder to distinguish.
+vector of a text is the weighted sum of its words' vectors. The loss of a batch is InfoNCE over the pairs
+(:func:`resift_lab.training.contrastive.info_nce_gradients`). Each query has to find its own document among all
+documents of the batch, and each document its query. All pairs of a batch come from the same source, such as a textbook
+or a manual, because documents on similar subjects are harder to distinguish.
 
-This loss alone would make the vectors worse at comparing sentences. Therefore each step also keeps the vectors of
-sentences close to their vectors before the training (:func:`resift_lab.training.fitting.cosine_gradients`).
+This loss alone would make the vectors worse at comparing sentences. Therefore a second term of the loss keeps the
+vectors of sentences close to their vectors before the training (:func:`resift_lab.training.fitting.cosine_gradients`).
 
-Words of the pairs that have no vector can get one from a teacher, a sentence-transformers model. The teacher encodes
-the single word, and a linear map brings its vector into the space of the table.
+Words of the pairs that are not in the table can get a vector from a teacher, a sentence-transformers model. The teacher
+encodes the single word, and a linear map brings its vector into the space of the table.
 
 The result is the mean of several training runs with different seeds (model soups, Wortsman et al. 2022), so that it
-depends less on the order of the pairs.
+depends less on the order of the pairs. Afterwards, another linear map moves the vectors of words that occur in no pair
+and in no sentence.
 """
 
 from __future__ import annotations
@@ -72,19 +74,22 @@ class PairOptions:
 
     Attributes:
         epochs: The number of passes over the pairs.
-        batch: The number of pairs per step.
-        limit: The maximum number of pairs from a source per pass. From a larger source, each pass draws other pairs.
-        rate: Adam's learning rate for the word vectors. Before training, the word vectors are scaled to a root mean
-            square length of 1.
-        weight_rate: Adam's learning rate for the logarithms of the word weights.
+        batch: The approximate number of pairs per step. A pass divides the pairs of a source into equal batches.
+        limit: The maximum number of pairs from a source per pass. From a larger source, each pass draws this number at
+            random.
+        rate: Adam's initial learning rate for the word vectors, which falls during the training. Before training, the
+            word vectors are scaled to a root mean square length of 1.
+        weight_rate: Adam's initial learning rate for the logarithms of the word weights, which falls in the same way.
         temperature: The temperature of the softmax in the InfoNCE loss.
-        sentence_weight: The weight of the loss that keeps sentences close to their vectors before the training.
+        sentence_weight: The weight of the loss that keeps sentences close to their vectors before the training. If it
+            is 0, no sentences are used.
         sentence_batch: The number of sentences per step.
-        min_count: The minimum number of texts that contain a new word. New words need a teacher.
-        new_words: The maximum number of new words.
+        min_count: The minimum number of texts (queries and documents) that contain a word that the table lacks. With
+            fewer texts, the word is not added.
+        new_words: The maximum number of words that are added. Words are only added if there is a teacher.
         runs: The number of training runs, whose results are averaged.
         seed: The seed of the first run. The next runs use the next integers.
-        levels: The number of steps to which the components of a vector are rounded, see
+        levels: The number of steps on either side of 0 to which the components of a vector are rounded, see
             :func:`resift_lab.training.distill.round_rows`. 0 means no rounding.
 
     Raises:
@@ -132,11 +137,11 @@ class CountedPairs:
 
     @classmethod
     def from_texts(cls, vectors: WordVectors, pairs: Sequence[Pair]) -> CountedPairs:
-        """Count the words of pairs. Pairs in which the query or the document has no known word are left out.
+        """Count the words of pairs. Pairs in which the query or the document has no word of the table are left out.
 
         Args:
-            vectors: The table whose words are counted.
-            pairs: The queries and their documents, of which the first 300 words are used.
+            vectors: The table whose V words are counted.
+            pairs: The queries with their documents. Only the first 300 words of a document are counted.
         """
         queries = _counts(vectors, [query for query, _ in pairs])
         documents = _counts(vectors, [" ".join(document.split()[:_MAX_WORDS]) for _, document in pairs])
@@ -152,7 +157,11 @@ def read_pairs(path: str | Path) -> list[Pair]:
     """Read pairs from a file with a JSON object ``{"query": ..., "document": ...}`` on each line.
 
     Args:
-        path: The path of the file, which is compressed with gzip if its name ends in ``.gz``.
+        path: The path of the file in UTF-8. It is compressed with gzip if its name ends in ``.gz``. Empty lines are
+            skipped.
+
+    Returns:
+        The pairs, in the order of the file.
 
     Raises:
         BadInput: If the file cannot be read, contains no pair, or a line is not such an object.
@@ -202,15 +211,19 @@ def train_on_pairs(
 
     Args:
         vectors: The word vectors to start from.
-        sources: The sources of pairs, each of which is a sequence of pairs.
-        sentences: The sentences that should keep their vectors. Not used if the weight of the sentences is 0.
+        sources: The pairs of each source. Pairs in which the query or the document has no word with a vector are
+            ignored, and so are sources with a single usable pair. All sources together need at least eight usable
+            pairs.
+        sentences: The sentences that should keep their vectors. At least eight need a word with a vector. Not used if
+            ``options.sentence_weight`` is 0.
         options: The settings of the training.
         teacher_folder: The folder of a sentence-transformers model, which provides vectors for words of the pairs that
             the table does not contain. Without it, no words are added.
         progress: A function that is called with the number of finished training steps and the total number.
 
     Returns:
-        A table of the same words, followed by the new words, with float32 vectors of the same number of dimensions.
+        A table of the same words, followed by the new words, with float32 vectors of the same number of dimensions. The
+        vectors have unit length before they are rounded.
 
     Raises:
         MissingExtra: If sentence-transformers is not installed and there is a teacher.
@@ -219,8 +232,8 @@ def train_on_pairs(
     options = options or PairOptions()
     if teacher_folder is not None:
         vectors = _with_new_words(vectors, sources, teacher_folder, options)
-    counted = [source for pairs in sources if len(source := CountedPairs.from_texts(vectors, pairs)) > 1]
-    count = sum(map(len, counted))
+    counted_sources = [source for pairs in sources if len(source := CountedPairs.from_texts(vectors, pairs)) > 1]
+    count = sum(map(len, counted_sources))
     if count < _MIN_PAIRS:
         raise BadInput(
             f"only {count} pairs have a query and a document with known words",
@@ -231,10 +244,10 @@ def train_on_pairs(
     start = WordVectors(vectors.words, rows / np.sqrt((rows**2).sum(axis=1).mean()), vectors.weights)
     anchors = _Anchors.from_texts(start, sentences) if options.sentence_weight else None
     seeds = range(options.seed, options.seed + options.runs)
-    trainings = [_Training(start, counted, anchors, options, seed) for seed in seeds]
+    trainings = [_Training(start, counted_sources, anchors, options, seed) for seed in seeds]
     steps = StepCounter(progress, sum(len(training.plan) for training in trainings))
     runs = [training.fit(steps.advance) for training in trainings]
-    matrices = [side for pairs in counted for side in (pairs.queries, pairs.documents)]
+    matrices = [side for source in counted_sources for side in (source.queries, source.documents)]
     matrices += [anchors.counts] if anchors else []
     frequency = np.sum([document_frequency(counts) for counts in matrices], axis=0)
     rows = _with_unseen(start, unit_rows(np.mean([rows for rows, _ in runs], axis=0)), frequency)
@@ -244,7 +257,7 @@ def train_on_pairs(
         "weighting": "learned",
         "levels": options.levels,
         "words": len(vectors),
-        "pairs": f"on {count} pairs of {len(counted)} sources, {options.runs} runs from seed {options.seed}",
+        "pairs": f"on {count} pairs of {len(counted_sources)} sources, {options.runs} runs from seed {options.seed}",
     }
     rows = round_rows(rows, options.levels) if options.levels else rows
     return WordVectors(vectors.words, rows, weights, info=info)
@@ -255,18 +268,21 @@ def _with_new_words(
 ) -> WordVectors:
     """Add words of the pairs to a table, with the teacher's vectors in the space of the table.
 
-    The weight of a new word is the median weight of the table.
+    The linear map into the space of the table is fitted on frequent words of the table. The weight of a new word is the
+    median weight of the table.
 
     Args:
         vectors: The table.
-        sources: The sources of pairs.
+        sources: The pairs of each source.
         teacher_folder: The folder of the teacher, a sentence-transformers model.
         options: The settings of the training, which limit the number of new words.
 
     Returns:
-        A table of the same words, followed by the new words, most frequent first.
+        A table of the same words, followed by the new words, most frequent first. The table itself if there are no new
+        words.
 
     Raises:
+        MissingExtra: If sentence-transformers is not installed.
         BadInput: If the folder contains no model.
     """
     teacher = load_sentence_transformer(teacher_folder)
@@ -292,24 +308,24 @@ def _new_words(vectors: WordVectors, sources: Sequence[Sequence[Pair]], options:
     """Return the words of the pairs that should be added to a table, most frequent first.
 
     A new word contains a letter and occurs in at least ``min_count`` different texts. If there are several sources, it
-    occurs in at least two of them, which leaves out names of a single product.
+    occurs in at least two of them. This condition excludes names that only one source uses, such as those of a product.
 
     Args:
         vectors: The table.
-        sources: The sources of pairs.
+        sources: The pairs of each source.
         options: The settings of the training.
     """
     frequency: Counter[str] = Counter()
-    spread: Counter[str] = Counter()
+    source_count: Counter[str] = Counter()
     for pairs in sources:
         _, counts = count_documents(dict.fromkeys(chain.from_iterable(pairs)))
         frequency.update(counts)
-        spread.update(counts.keys())
+        source_count.update(counts.keys())
     return [
         word
         for word, count in frequency.most_common()
         if count >= options.min_count
-        and spread[word] >= min(len(sources), 2)
+        and source_count[word] >= min(len(sources), 2)
         and vectors.index[word] < 0
         and any(map(str.isalpha, word))
     ][: options.new_words]
@@ -321,7 +337,7 @@ class _Anchors:
 
     Attributes:
         counts: The frequency of each of V words in each sentence, shape (n, V).
-        units: The vectors of the sentences before the training, scaled to unit length, shape (n, D).
+        units: The vectors of the sentences before the training, with D dimensions, scaled to unit length, shape (n, D).
     """
 
     counts: csr_matrix
@@ -349,10 +365,10 @@ class _Anchors:
         return cls(counts, unit_rows(counts @ (vectors.rows() * vectors.weights[:, None])))
 
     def batches(self, size: int, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
-        """Yield positions of sentences without end. Each pass over the sentences has another order.
+        """Yield batches of sentences without end. Each pass over the sentences has another order.
 
         Args:
-            size: The number of positions to yield at a time.
+            size: The number of sentences in a batch. Each batch is an array of their positions, shape (size,).
             rng: The source of random numbers.
         """
         order = np.zeros(0, np.int64)
@@ -374,7 +390,8 @@ class _Training:
         seed: The seed of the order of pairs and sentences.
 
     Attributes:
-        plan: The batches of all passes: the number of the source, and the positions of its pairs.
+        plan: The batches of all passes, in the order of training. A batch consists of the position of its source in
+            ``sources``, and the positions of its pairs in the source.
     """
 
     def __init__(
@@ -394,8 +411,8 @@ class _Training:
         batches: list[tuple[int, NDArray[np.int64]]] = []
         for number, source in enumerate(self.sources):
             order = self.rng.permutation(len(source))[: self.options.limit]
-            parts = np.array_split(order, max(round(len(order) / self.options.batch), 1))
-            batches += [(number, part) for part in parts]
+            chunks = np.array_split(order, max(round(len(order) / self.options.batch), 1))
+            batches += [(number, chunk) for chunk in chunks]
         return [batches[position] for position in self.rng.permutation(len(batches))]
 
     def fit(self, advance: Callable[[int], None]) -> tuple[Floats, Floats]:
@@ -413,18 +430,19 @@ class _Training:
         table = self.start.rows().copy()
         log_weights = np.log(np.maximum(self.start.weights, _TINY)).astype(np.float32)
         row_adam, weight_adam = Adam(table, options.rate), Adam(log_weights, options.weight_rate)
-        turns = self.anchors.batches(options.sentence_batch, self.rng) if self.anchors else None
-        for step, (number, chosen) in enumerate(self.plan):
-            parts = [self.sources[number].queries[chosen], self.sources[number].documents[chosen]]
-            if self.anchors and turns:
-                sentences = next(turns)
-                parts.append(self.anchors.counts[sentences])
-            words, counts = used_columns(vstack(parts, format="csr"))
-            rows, logs, size = table[words], log_weights[words], 2 * len(chosen)
-            _, by_row, by_log = info_nce_gradients(counts[:size], rows, logs, options.temperature)
+        sentence_batches = self.anchors.batches(options.sentence_batch, self.rng) if self.anchors else None
+        for step, (number, positions) in enumerate(self.plan):
+            source = self.sources[number]
+            texts = [source.queries[positions], source.documents[positions]]
+            if self.anchors and sentence_batches:
+                sentences = next(sentence_batches)
+                texts.append(self.anchors.counts[sentences])
+            words, counts = used_columns(vstack(texts, format="csr"))
+            rows, logs, pair_texts = table[words], log_weights[words], 2 * len(positions)
+            _, by_row, by_log = info_nce_gradients(counts[:pair_texts], rows, logs, options.temperature)
             if self.anchors:
                 units = self.anchors.units[sentences]
-                _, anchored_by_row, anchored_by_log = cosine_gradients(counts[size:], units, rows, logs)
+                _, anchored_by_row, anchored_by_log = cosine_gradients(counts[pair_texts:], units, rows, logs)
                 by_row = by_row + np.float32(options.sentence_weight) * anchored_by_row
                 by_log = by_log + np.float32(options.sentence_weight) * anchored_by_log
             remaining = remaining_rate(step, len(self.plan))
@@ -441,8 +459,11 @@ def _with_unseen(start: WordVectors, rows: Floats, frequency: NDArray[np.float64
 
     Args:
         start: The table before the training.
-        rows: The unit vectors after the training, shape (V, D).
-        frequency: The number of training texts that contain each word, shape (V,).
+        rows: The unit vectors of V words after the training, with D dimensions, shape (V, D).
+        frequency: The number of training texts that contain each word, shape (V,). Words with 0 were not trained.
+
+    Returns:
+        The unit vectors of all words, shape (V, D).
     """
     is_trained = frequency > 0
     trained, unseen = np.flatnonzero(is_trained), np.flatnonzero(~is_trained)
