@@ -22,7 +22,7 @@ import resift
 
 PAGE = Path(__file__).parents[2] / "docs" / "papers.md"
 BLOCKS = re.findall(r"```sh\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
-# models that the page trains or builds without an index
+# models that the page trains or builds, but does not use in an index; the test indexes documents with them, too
 OTHERS = ("published", "euclidean", "sfbow-pca", "sfbow-kmeans")
 INDICES = sorted({*re.findall(r"--index (\S+)", "\n".join(BLOCKS)), *(f"resift-{name}" for name in OTHERS)})
 # word classes without a common meaning, so that only the labels show which words belong together
@@ -83,7 +83,10 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def pictures() -> list[dict[str, Any]]:
-    """Return 90 labelled documents with a bag of six vectors each: two of their class, and four common ones."""
+    """Return 90 labelled documents with a bag of six vectors each.
+
+    Two vectors of a bag are near the centre of the document's class. The other four do not depend on the class.
+    """
     rng = random.Random(3)
     # the mean of a bag says little about its class, because the common vectors are long
     centres: dict[str, list[float]] = {label: [rng.gauss(0, 1) for _ in range(5)] for label in CLASSES}

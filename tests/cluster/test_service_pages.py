@@ -1,4 +1,4 @@
-"""The commands of pages about a running service, on a real OpenSearch, in their order, with small data."""
+"""Tests that run all commands of the pages about a running service, with small data and a real OpenSearch."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from resift import Model
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker import Config, create_app
 
+# Why commands are left out.
 SERVE = "the service of the test runs already"
 NO_WORKBENCH = "the node has no Search Relevance Workbench"
 
 
 @pytest.fixture
 def client(opensearch_url: str) -> Iterator[OpenSearch]:
-    """Yield a client of the cluster, and delete the indices of the test afterwards."""
+    """Yield a client of the cluster. Afterwards, delete the indices that the test created."""
     with closing(OpenSearch(opensearch_url, timeout=60)) as client:
         before = set(client.indices.get(index="*,-.*"))
         yield client
@@ -43,7 +44,7 @@ def terminal(
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
 ) -> Iterator[Terminal]:
-    """Yield a terminal in an empty folder, whose commands reach the cluster and a service."""
+    """Yield a terminal in an empty folder. Its commands reach the cluster, and a service over it."""
     monkeypatch.setenv("OPENSEARCH_URL", opensearch_url)
     config = Config(engine=opensearch_url, store=str(here / "sessions.db"))
     with closing(OpenSearchEngine(opensearch_url)) as engine:

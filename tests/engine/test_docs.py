@@ -188,7 +188,7 @@ def test_commands_can_be_typed(page: Path) -> None:
             pytest.fail(f"{line}: {getattr(error, 'message', error)}")
 
 
-# Pages whose commands are only parsed here, with the tests that run similar commands.
+# Pages whose commands are only parsed, because no test runs them. The values say which tests run similar commands.
 PARSED = {
     "conversations.md": "tests/lab/test_evaluation_feedback.py evaluates conversations",
     "measure.md": "tests/lab/test_prove_replay.py and test_evaluation_data.py",
@@ -205,7 +205,7 @@ PARSED = {
 
 @by_page([page for page in SHOWN if page.parent in (ROOT, ROOT / "docs") and any(command_lines_in_blocks(page))])
 def test_commands_are_run_by_a_test(page: Path) -> None:
-    """Check that a test names the page, which it does if it runs the commands."""
+    """Check that a test names the page, because it runs the page's commands. The pages in PARSED are exceptions."""
     tests = [file for file in (ROOT / "tests").rglob("*.py") if file != Path(__file__)]
     name = re.compile(rf'["/]{re.escape(page.name)}\b')
     is_named = any(name.search(file.read_text("utf-8")) for file in tests)

@@ -62,7 +62,7 @@ Another page.
     ]
 
 
-def test_a_html_page_yields_the_same_kind_of_pairs(open_pairs: Any) -> None:
+def test_an_html_page_yields_headings_with_plain_text(open_pairs: Any) -> None:
     page = """<html><head><title>T</title></head><body><nav>Home</nav>
 <h1>Lessons In Circuits</h1><h1 id="a">Diodes and <b>rectifiers</b></h1><p>A diode conducts
 in one direction.</p><h2>Introduction<a href="#a">¶</a></h2><pre>code</pre><p>It is a valve.</p></body></html>"""
@@ -72,7 +72,7 @@ in one direction.</p><h2>Introduction<a href="#a">¶</a></h2><pre>code</pre><p>I
     ]
 
 
-def test_a_pep_yields_its_title_with_its_sections(open_pairs: Any) -> None:
+def test_a_pep_yields_the_headings_of_its_sections_with_plain_text(open_pairs: Any) -> None:
     page = """PEP: 999
 Title: Faster
  Loops
@@ -100,7 +100,7 @@ With a `clock <http://example.org>`_.
     ]
 
 
-def test_long_sections_are_split_between_sentences(open_pairs: Any) -> None:
+def test_long_sections_are_split_into_passages_of_whole_sentences(open_pairs: Any) -> None:
     text = " ".join(sentence(number) for number in range(5))
     assert list(open_pairs.section_pairs("A heading", text)) == [
         ("A heading", f"{sentence(0)} {sentence(1)} {sentence(2)}"),
@@ -128,7 +128,7 @@ holds genes.</para><section><title>Summary</title><para>Cells are small.</para><
     ]
 
 
-def test_a_dictionary_yields_terms_with_paragraphs(open_pairs: Any, tmp_path: Path) -> None:
+def test_foldoc_yields_terms_and_first_sentences_of_paragraphs(open_pairs: Any, tmp_path: Path) -> None:
     folder = tmp_path / "usr/share/dictd"
     folder.mkdir(parents=True)
     entries = "byte\n\n   <data> Eight {bits}.  It can\n   hold a letter.\n\nhard disk\n\n   A disk.\n"

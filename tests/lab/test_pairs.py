@@ -25,7 +25,7 @@ OPTIONS = PairOptions(epochs=12, batch=32, rate=0.02, sentence_weight=0, runs=1,
 
 
 def topic_words(side: str, topic: int) -> list[str]:
-    """Return the five words in which the queries (``q``) or the documents (``d``) of a topic are written."""
+    """Return the five words that the queries (side ``q``) or the documents (side ``d``) of a topic consist of."""
     return [f"{side}{'abcdefghijklmnopqrstuvwxyz'[topic]}{letter}" for letter in "vwxyz"]
 
 
@@ -74,7 +74,7 @@ def test_sentences_keep_their_vectors(start: WordVectors) -> None:
     pairs, sentences = topic_pairs(800, seed=0), [document for _, document in topic_pairs(200, seed=2)]
 
     def change(weight: float) -> float:
-        """Return by how much the cosines of the sentences differ from those before the training."""
+        """Return the mean squared change of the sentences' cosines with each other."""
         options = replace(OPTIONS, sentence_weight=weight)
         after = text_vectors(train_on_pairs(start, [pairs], sentences, options), sentences)
         before = text_vectors(start, sentences)
@@ -83,20 +83,20 @@ def test_sentences_keep_their_vectors(start: WordVectors) -> None:
     assert change(20) < 0.2 * change(0)
 
 
-def test_training_again_gives_the_same_table_and_a_seed_another(start: WordVectors) -> None:
+def test_the_same_seed_gives_the_same_table_and_another_seed_a_different_table(start: WordVectors) -> None:
     sources, sentences = [topic_pairs(100, seed=0), topic_pairs(60, seed=3)], ["qav qbw qcx dav"] * 20
     options = replace(OPTIONS, epochs=2, runs=2, sentence_weight=1, sentence_batch=8)
-    done: list[tuple[int, int]] = []
-    table = train_on_pairs(start, sources, sentences, options, progress=lambda *counts: done.append(counts))
+    progress: list[tuple[int, int]] = []
+    table = train_on_pairs(start, sources, sentences, options, progress=lambda *counts: progress.append(counts))
     again = train_on_pairs(start, sources, sentences, options)
     other = train_on_pairs(start, sources, sentences, replace(options, seed=2))
     assert (table.rows() == again.rows()).all()
     assert (table.weights == again.weights).all()
     assert (table.rows() != other.rows()).any()
-    assert done == [(step, 20) for step in range(1, 21)]  # (3 + 2 batches) in 2 passes of 2 runs
+    assert progress == [(step, 20) for step in range(1, 21)]  # (3 + 2 batches) in 2 passes of 2 runs
 
 
-def test_runs_are_averaged(start: WordVectors) -> None:
+def test_the_weights_are_the_geometric_mean_of_the_runs(start: WordVectors) -> None:
     pairs, options = topic_pairs(100, seed=0), replace(OPTIONS, epochs=2)
     single = [train_on_pairs(start, [pairs], [], replace(options, seed=seed)) for seed in (5, 6)]
     both = train_on_pairs(start, [pairs], [], replace(options, seed=5, runs=2))
@@ -113,7 +113,7 @@ def test_unseen_words_follow_a_rotation_of_the_trained_words(start: WordVectors)
     assert ((result * rotated).sum(axis=1) > 0.99).all()
 
 
-def test_levels_round_the_vectors(start: WordVectors) -> None:
+def test_vectors_are_rounded_to_the_number_of_levels(start: WordVectors) -> None:
     table = train_on_pairs(start, [topic_pairs(100, seed=0)], [], replace(OPTIONS, epochs=1, levels=3))
     steps = table.rows() / np.abs(table.rows()).max(axis=1, keepdims=True) * 3
     np.testing.assert_allclose(steps, np.rint(steps), atol=1e-5)
@@ -137,7 +137,7 @@ def test_a_teacher_adds_the_words_that_several_texts_contain(start: WordVectors,
     table = train_on_pairs(start, [[*both, *product], [*both, *rare]], [], options, teacher)
     assert table.words == [*start.words, "lantern"]
     assert np.isfinite(table.rows()).all()
-    # With a single source, a word needs no second source.
+    # If there is only one source, a word may occur in it alone.
     alone = train_on_pairs(start, [[*both, *product, *rare]], [], options, teacher)
     assert set(alone.words) - set(start.words) == {"lantern", "productname"}
     most = train_on_pairs(start, [[*both, *product]], [], replace(options, new_words=1), teacher)
@@ -162,14 +162,14 @@ def test_settings_out_of_range_are_refused(setting: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("line", ["[]", "{", '{"query": "a"}', '{"query": "a", "document": 1}', '"text"', "[" * 9999])
-def test_a_line_that_is_no_pair_is_named(line: str, tmp_path: Path) -> None:
+def test_an_error_names_the_line_that_is_no_pair(line: str, tmp_path: Path) -> None:
     file = tmp_path / "pairs.jsonl"
     file.write_text('{"query": "fire", "document": "flames"}\n\n' + line + "\n", "utf-8")
     with pytest.raises(BadInput, match=r"line 3 of .*pairs\.jsonl is not a pair"):
         read_pairs(file)
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_an_error_names_the_file_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "pairs.jsonl.gz").write_text("not compressed", "utf-8")
     for name in ("missing.jsonl", "pairs.jsonl.gz"):
         with pytest.raises(BadInput, match=f"{name} cannot be read"):

@@ -85,7 +85,9 @@ def test_the_values_of_the_paper_are_in_a_row_below_ours(papers: Any, docs: Path
     assert "| mean | 50.0 |\n| SFBoW |" in page
 
 
-def test_corpora_have_a_table_for_each_measure(papers: Any, docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_of_several_corpora_become_a_table_for_each_measure(
+    papers: Any, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = importlib.import_module("paper_rows")
     columns = {"nDCG": rows.metric("ndcg"), "MAP": rows.metric("map")}
     corpora = [
@@ -107,8 +109,8 @@ def test_corpora_have_a_table_for_each_measure(papers: Any, docs: Path, monkeypa
     )
 
 
-def test_the_pages_are_what_the_benchmark_writes_for_their_values(papers: Any, tmp_path: Path) -> None:
-    """Notes, rows, and the alternative texts of dot plots agree with the values of the tables."""
+def test_writing_the_pages_again_from_their_values_changes_nothing(papers: Any, tmp_path: Path) -> None:
+    """Check that notes, rows, and the alternative texts of dot plots agree with the values of the tables."""
     shutil.copytree(ROOT / "docs" / "results", tmp_path / "results")
     papers.update(papers.tables(), "no row has this name", True, tmp_path)
     for page in (ROOT / "docs" / "results").glob("*.md"):

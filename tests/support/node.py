@@ -363,15 +363,24 @@ def _launch(how: Launch, run: Path) -> subprocess.Popen[bytes]:
         )
 
 
-_commands: dict[tuple[Path, Path, str], list[str]] = {}  # with "{run}" for the folder of a node
+# Commands by the folder of OpenSearch, the folder of Java and the options. "{run}" stands for the folder of the node.
+_commands: dict[tuple[Path, Path, str], list[str]] = {}
 
 
 def _java_command(how: Launch, run: Path, variables: dict[str, str]) -> list[str]:
     """Return the command that bin/opensearch would run.
 
-    bin/opensearch starts Java three times before: for the password of the keystore, for the options in jvm.options, and
-    for the defaults of Java. That takes two seconds of CPU time. The tests' nodes have no password, and the options are
-    the same for all nodes that are started in the same way.
+    bin/opensearch starts Java three times before it starts the node: for the password of the keystore, for the options
+    in jvm.options, and for the defaults of Java. That takes two seconds of CPU time. The tests' nodes have no password.
+    The options are the same for all nodes that are started in the same way, so they are computed once.
+
+    Args:
+        how: How the node is started.
+        run: The folder of the node.
+        variables: The environment variables of the node.
+
+    Raises:
+        NodeUnavailable: If the options cannot be read.
     """
     key = (how.home, how.java.home, variables["OPENSEARCH_JAVA_OPTS"])
     if key not in _commands:

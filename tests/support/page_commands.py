@@ -1,7 +1,7 @@
-"""Run the commands of a documentation page, in their order, in a folder with small data.
+"""Run the commands of a documentation page one after another, in the working directory of the test.
 
-Commands of ``resift`` run in the test's process, since each new process would import torch again. All other commands
-run in a shell.
+Commands of ``resift`` run in the test's process, since each new process would import torch again. All other commands,
+and ``resift`` with a pipe or a redirection, run in a shell.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ from click.testing import CliRunner
 from resift.cli.main import main
 
 DOCS = Path(__file__).parents[2] / "docs"
-# Blocks of pages that begin with another word are output, or configuration.
+# Programs of commands. A code block whose first word is not one of them contains output or configuration.
 PROGRAMS = {"resift", "curl", "export", "printf", "pip", "unzip", "mkdir", "cp", "python", "python3", "cat", "echo"}
 _BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+# Functions for the shell. They make ``resift`` a command, and let curl fail if the server reports an error.
 _SHELL = """
 resift() {{ {python} -m resift "$@"; }}
 curl() {{ command curl --fail-with-body "$@"; }}
 """
+# Environment variables before the program, such as ``RESIFT_MODEL=keywords resift serve``.
 _ASSIGNMENTS = re.compile(r"^(?:[A-Z_]+=\S* +)*")
 
 
@@ -37,7 +39,11 @@ def blocks(page: Path) -> list[str]:
 
 
 def commands(page: Path) -> Iterator[str]:
-    """Yield the commands in the code blocks of a page. A command can have several lines."""
+    """Yield the commands in the code blocks of a page. A command can have several lines.
+
+    Raises:
+        AssertionError: If a block ends before a command is complete, for example inside a quotation.
+    """
     for block in blocks(page):
         first = _ASSIGNMENTS.sub("", block.strip()).split(maxsplit=1)[0]
         if first not in PROGRAMS:
@@ -53,7 +59,7 @@ def commands(page: Path) -> Iterator[str]:
 
 
 def is_complete(command: str) -> bool:
-    """Return whether no quote, here-document or continued line is open at the end of a command."""
+    """Return whether a command needs no further line, because no quote, here-document or continued line is open."""
     if command.endswith("\\\n"):
         return False
     if (end := re.search(r"<<'(\w+)'", command)) and not command.endswith(f"\n{end[1]}\n"):
@@ -66,7 +72,11 @@ def is_complete(command: str) -> bool:
 
 
 def words_of(command: str) -> list[str]:
-    """Return the words of a command. Raise a ValueError if a quote is open."""
+    """Split a command into words, without its comments.
+
+    Raises:
+        ValueError: If a quote is open at the end of the command.
+    """
     return shlex.split(command.replace("\\\n", " "), comments=True)
 
 
@@ -76,8 +86,8 @@ class Terminal:
 
     Attributes:
         monkeypatch: Sets environment variables until the end of the test.
-        replaced: Texts in commands that are replaced, such as addresses and the names of models.
-        transcript: The output of each command.
+        replaced: Texts in commands, such as addresses, and the texts that replace them.
+        transcript: The output of each command of the pages that were run.
     """
 
     monkeypatch: pytest.MonkeyPatch
@@ -91,14 +101,17 @@ class Terminal:
 
         Args:
             page: The name of the page in docs/, such as "http.md".
-            statuses: Expected exit statuses other than 0, by the beginning of the command.
-            left_out: Commands that are not run, by their beginning, with the reason.
+            statuses: Expected exit statuses other than 0. The keys are beginnings of commands.
+            left_out: Commands that are not run. The keys are beginnings of commands, and the values are the reasons.
+
+        Raises:
+            AssertionError: If a command has another exit status, or the page has no command with one of the beginnings.
         """
         statuses, left_out = statuses or {}, left_out or {}
         used, failures = set(), []
         for command in commands(DOCS / page):
-            if reason := next((start for start in left_out if command.startswith(start)), None):
-                used.add(reason)
+            if skipped := next((start for start in left_out if command.startswith(start)), None):
+                used.add(skipped)
                 continue
             start = next((start for start in statuses if command.startswith(start)), "")
             used.add(start)
@@ -110,7 +123,10 @@ class Terminal:
         assert {*statuses, *left_out} <= used, f"{page} has no such command: { ({*statuses, *left_out} - used) }"
 
     def run(self, command: str) -> tuple[int, str]:
-        """Run a command, and return its exit status and its output."""
+        """Run a command, and return its exit status and its output.
+
+        ``export`` sets variables for the commands that follow. Questions of ``resift`` are answered with y.
+        """
         for old, new in self.replaced.items():
             command = command.replace(old, new)
         words = words_of(command)
@@ -126,11 +142,11 @@ class Terminal:
         return self._run_in_shell(command)
 
     def _run_in_shell(self, command: str) -> tuple[int, str]:
-        """Run a command in a shell in which ``resift`` is a program and curl fails if it gets an error."""
-        start = _SHELL.format(python=shlex.quote(sys.executable))
+        """Run a command in bash, and return its exit status and its output. It may take up to 300 seconds."""
+        definitions = _SHELL.format(python=shlex.quote(sys.executable))
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         ran = subprocess.run(
-            ["bash", "-e", "-o", "pipefail", "-c", start + command],
+            ["bash", "-e", "-o", "pipefail", "-c", definitions + command],
             env={**os.environ, "PATH": path, "PYTHONPATH": str(DOCS.parent)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

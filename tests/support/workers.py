@@ -1,10 +1,16 @@
 """Distribute test files over the processes of ``pytest -n 3``, two of which have an OpenSearch node of their own.
 
-All tests of a file run in the same process, since they share indices and servers. The longest files start first, so
-that no process is left with one at the end. The last of three or more processes only runs files that need no
-OpenSearch, and uses the CPU while the tests of the other processes wait for frozen nodes and time limits. A process
-collects only files that it may run: collecting all of them takes half a minute of CPU time, since it imports the
-libraries that any test uses.
+This pytest plugin replaces the scheduler of pytest-xdist and limits what each process collects:
+
+- All tests of a file run in the same process, since they share indices and servers.
+- The longest files start first, so that no process is left with one at the end.
+- The last of three or more processes only runs files that need no OpenSearch. It uses the CPU while the tests of the
+  other processes wait for frozen nodes and time limits.
+- The unit tests run last, in any process.
+- A process collects only files that it may run. Collecting all files takes half a minute of CPU time, since it imports
+  the libraries that any test uses.
+
+In the names of pytest-xdist, which this module overrides, a *node* is a test process, not an OpenSearch node.
 """
 
 from __future__ import annotations
@@ -22,12 +28,12 @@ from _pytest.doctest import DoctestModule
 from xdist.scheduler.loadscope import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-# These tests share a node with the security plugin, which takes long to start.
+# These files share an OpenSearch node with the security plugin, which takes long to start.
 SECURED = tuple(
     f"tests/cluster/test_{name}.py" for name in ("rights", "rights_in_any_request", "document_rights", "versions")
 )
 
-# The files with these names share a node with Resift's plugin.
+# The files whose names begin like this share an OpenSearch node with Resift's plugin.
 NATIVE = "tests/cluster/test_native_"
 
 # These tests wait for time limits for longer than they compute. They start early, while all processes have work.
@@ -36,7 +42,8 @@ WAITING = ("tests/cluster/test_failover.py", "tests/cluster/test_frozen_service.
 # This file runs all commands of docs/papers.md one after another, which takes minutes.
 LONGEST = "tests/cluster/test_papers.py"
 
-# Files without a test that needs OpenSearch. If one of them gets such a test, one more process starts a node.
+# Files without a test that needs OpenSearch. The last process runs them. If such a test is added to one of them, the
+# last process also starts an OpenSearch node.
 NEEDS_NO_NODE = re.compile(
     r"resift(_lab)?/|tests/lab/test_(?!export|prove_replay|ubi_training)|tests/page/test_(?!page_states)"
     r"|tests/engine/test_(command_lines|damage|demo|deploy|docs|docs_transcript|image|retrievers|review_fuzz|serving"
@@ -61,25 +68,32 @@ def pytest_configure() -> None:
 
 
 SESSION = pytest.StashKey[pytest.Session]()
+"""Key of the pytest session in ``config.stash``."""
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Keep the session for the scheduler."""
+    """Store the session, because the scheduler sets its number of collected tests."""
     session.config.stash[SESSION] = session
 
 
 class ByFile(LoadScopeScheduling):
-    """Group tests by file, in the order of their collection. Files that share a node form one group.
+    """A scheduler that gives a process one file at a time, in the order of collection.
 
-    Unlike the schedulers of pytest-xdist, this one does not expect that all processes have collected the same tests.
+    Files that share an OpenSearch node form one group, which a single process runs. Unlike the schedulers of
+    pytest-xdist, this scheduler does not expect that all processes have collected the same tests.
     """
 
     def add_node_collection(self, node: WorkerController, collection: Sequence[str]) -> None:
-        """Add the tests that a process has collected."""
+        """Store the ids of the tests that a process has collected.
+
+        Args:
+            node: The process.
+            collection: The ids of the tests.
+        """
         self.registered_collections[node] = list(collection)
 
     def schedule(self) -> None:
-        """Distribute the tests of all processes."""
+        """Assign the first files to each process. The first call creates the queue of all files."""
         if self.collection is None:
             collected = dict.fromkeys(chain(*self.registered_collections.values()))
             self.collection = sorted(collected, key=lambda nodeid: nodeid.startswith(BY_ANY))
@@ -91,13 +105,14 @@ class ByFile(LoadScopeScheduling):
                 self._reschedule(node)
 
     def _split_scope(self, nodeid: str) -> str:
+        """Return the name of the group of a test, by default its file."""
         file = nodeid.partition("::")[0]
         if file in SECURED:
             return SECURED[0]
         return NATIVE if file.startswith(NATIVE) else file
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        """Assign the next file that a process has collected."""
+        """Assign the next file that a process has collected, or shut the process down if there is none."""
         collected = set(self.registered_collections[node])
         file = next((file for file, tests in self.workqueue.items() if next(iter(tests)) in collected), None)
         if file is None:
@@ -109,28 +124,37 @@ class ByFile(LoadScopeScheduling):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
-    """Distribute the tests by file."""
+    """Create the scheduler. pytest-xdist's own order by the number of tests is switched off."""
     config.option.loadscopereorder = False
     return ByFile(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let the processes start with the longest files."""
+    """Move the longest files to the front. The order stays as it is without pytest-xdist."""
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: [not item.nodeid.startswith(files) for files in (SECURED, WAITING, LONGEST)])
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out the files that this process does not run. A process that replaces a crashed one collects all files."""
+    """Leave out the files that this process does not run.
+
+    Args:
+        collection_path: The file or folder.
+        config: The configuration of pytest, which has the number of the process.
+
+    Returns:
+        True to leave the file out. None to collect it: if there are fewer than three processes, and if the process
+        replaces a crashed process, all files are collected.
+    """
     worker = getattr(config, "workerinput", None)
     if worker is None or collection_path.suffix != ".py":
         return None
     number, last = int(worker["workerid"].removeprefix("gw")), worker["workercount"] - 1
-    if last < 2 or number > last:
+    if last < 2 or number > last:  # pytest-xdist gives a new number to a process that replaces a crashed process
         return None
     file = Path(os.path.relpath(collection_path, config.rootpath)).as_posix()
-    is_of_last = NEEDS_NO_NODE.match(file) is not None
-    return True if is_of_last != (number == last) and not file.startswith(BY_ANY) else None
+    is_for_last = NEEDS_NO_NODE.match(file) is not None
+    return True if is_for_last != (number == last) and not file.startswith(BY_ANY) else None
 
 
 @pytest.hookimpl(wrapper=True)
