@@ -29,7 +29,7 @@ DRAWN = {
 }
 
 
-DOT_PLOT = "The table as a dot plot."  # begins the alternative text of dot plots
+DOT_PLOT = "The table as a dot plot."  # the beginning of the alternative text of dot plots
 
 
 def is_drawable(found: Reports) -> bool:
@@ -76,7 +76,7 @@ def curves_of(title: str, found: Reports, folder: Path) -> Plot:
 
 
 def sweeps(part: Part, folder: Path, draw: bool) -> Plot:
-    """Return the plot of mAP against the size of untrained vectors, the size of trained vectors, and σ.
+    """Return a plot of mAP in three panels: against the size of untrained vectors, the size of trained vectors, and σ.
 
     Args:
         part: The table, whose first column is the mAP.
@@ -118,7 +118,7 @@ def draw_sweeps(title: str, series: Mapping[str, Sequence[tuple[float, float]]],
 
 
 def number_of(value: str) -> float:
-    """Return the number at the start of a cell, without its standard deviation. – is not a number (NaN)."""
+    """Return the number at the start of a cell, without its standard deviation, or NaN if the cell is –."""
     match = re.match(r"[\d.]+", value)
     return float(match[0]) if match else np.nan
 

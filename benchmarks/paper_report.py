@@ -36,8 +36,10 @@ def percent(values: Sequence[float]) -> str:
 
 
 PresentCells = dict[tuple[str, str, str, str], str]
-"""Values of docs/results/ by the title of the table (without its part in brackets), its subtitle, the row and the
-column."""
+"""Values that the pages in docs/results/ have now.
+
+A key consists of the title of the table (without its part in brackets), the subtitle, the row and the column.
+"""
 
 
 def short_title(title: str) -> str:
@@ -46,7 +48,7 @@ def short_title(title: str) -> str:
 
 
 def present_cells(folder: Path) -> PresentCells:
-    """Read the values of all tables in a folder of Markdown pages."""
+    """Read the values of all tables in the Markdown pages of a folder."""
     values: PresentCells = {}
     for page in folder.glob("*.md"):
         title, subtitle, head = "", "", list[str]()
@@ -79,7 +81,7 @@ def cells(row: Row, table: Table, reports: Sequence[Report], present: PresentCel
 def earlier_cell(present: PresentCells, table: Table, row: str, column: str) -> str:
     """Return the value of a row in a column of the present page, or – if the page has none.
 
-    Combined tables have a table for each measure, with a column for each corpus.
+    The page shows combined tables as a table for each measure, with a column for each corpus.
     """
     if combined := present.get((table.title.partition(": ")[0], column, row, table.corpus)):
         return combined
@@ -93,13 +95,14 @@ def page_of(title: str) -> str:
 
 @dataclass(frozen=True)
 class Filled:
-    """A table with its cells.
+    """A table with its values.
 
     Attributes:
         table: The table.
-        rows: The cells of each row, without the name of the row.
-        reports: The reports of each row, one per seed. Empty if the rows were not selected.
-        selected: Whether the plots of the table are drawn again.
+        rows: The values of each row of the table, a text for each column.
+        reports: The reports of each row by its name, with a report for each seed. Empty if no row of the table was
+            selected.
+        selected: Whether a row of the table was selected to run. The plots of the table are then drawn again.
     """
 
     table: Table
@@ -130,7 +133,7 @@ def section(together: Sequence[Filled], docs: Path) -> str:
     plot of the first measure.
     """
     table = together[0].table
-    parts = list(measures(together)) if len(together) > 1 else [whole(together[0])]
+    parts = list(parts_by_measure(together)) if len(together) > 1 else [part_of_table(together[0])]
     if not parts[0].rows:
         return ""
     title = table.title.partition(": ")[0] if len(together) > 1 else table.title
@@ -142,20 +145,20 @@ def section(together: Sequence[Filled], docs: Path) -> str:
     return "\n\n".join(blocks)
 
 
-def whole(filled: Filled) -> Part:
-    """Return the rows of a table that have a value, and the values of the paper."""
+def part_of_table(filled: Filled) -> Part:
+    """Return a table as a page shows it: the rows that have a value, with the values of the paper."""
     rows = zip(filled.table.rows, filled.rows, strict=True)
     every = [PartRow(row.name, values, paper_values(row, len(values)), row.differs) for row, values in rows]
     return Part(filled.table.title, list(filled.table.columns), [row for row in every if row.has_values()])
 
 
-def measures(together: Sequence[Filled]) -> Iterator[Part]:
+def parts_by_measure(together: Sequence[Filled]) -> Iterator[Part]:
     """Yield a table for each measure, with a column for each of several tables that have the same rows.
 
-    Rows of combined tables have no values of a paper.
+    The values of the paper are left out.
     """
     corpora = [filled.table.corpus for filled in together]
-    by_name = [{row.name: row for row in whole(filled).rows} for filled in together]
+    by_name = [{row.name: row for row in part_of_table(filled).rows} for filled in together]
     names = [row.name for row in together[0].table.rows if any(row.name in rows for rows in by_name)]
     for column, measure in enumerate(together[0].table.columns):
         rows = []
@@ -176,8 +179,14 @@ def paper_values(row: Row, columns: int) -> list[str]:
 def plots(title: str, part: Part, together: Sequence[Filled], docs: Path) -> list[str]:
     """Return the plots below a table in Markdown, and draw those that changed.
 
-    Dot plots and the plot of the sizes show the table, and are drawn again if the table is selected. Curves and maps
-    are drawn from reports. The present ones remain unless all rows that they show have reports.
+    Dot plots and the plot of the sizes show values of the table, and are drawn again if the table is selected. Curves
+    and maps of documents are drawn from reports, and remain as they are unless all rows that they show have reports.
+
+    Args:
+        title: The title of the section.
+        part: The first table of the section.
+        together: The tables that the section combines.
+        docs: The folder of the documentation, with the folders ``results`` and ``plots``.
     """
     folder, selected = docs / "plots", any(filled.selected for filled in together)
     if title.startswith("Effect of"):

@@ -78,8 +78,8 @@ class PartRow:
     Attributes:
         name: Name of the row.
         values: Our values, a text for each column. – stands for a missing value.
-        paper: The values of the paper for each column, or an empty list if the paper has none.
-        differs: What the paper has instead, if its values belong to other data, vectors or settings.
+        paper: The values of the paper, a text for each column. Empty if the paper has none.
+        differs: The data, vectors or settings of the paper, if they differ from ours.
     """
 
     name: str
@@ -105,7 +105,7 @@ class Part:
 
     Attributes:
         title: Title of the table.
-        head: Headings of the columns, without the column of the names.
+        head: Headings of the columns, without the first column, which contains the names of the rows.
         rows: Rows of the table.
     """
 
