@@ -108,10 +108,10 @@ class Knowledge:
         related_words: For each word of a query with few hits, the nearest words of the index and their weights. See
             :meth:`resift.vectors.vocabulary.Vocabulary.related_words`.
         judged: The ids of all judged documents that can be hits.
-        judged_elsewhere: The ids of those that were judged for other queries.
-        unmoved: The documents in ``judged_elsewhere`` if the session changes the ranking of this query, which must not
-            change their rank. The keys are the ids, and the values are the similarities to the query vector before the
-            session moved it.
+        judged_elsewhere: The ids of the documents in ``judged`` that were judged for other queries of the session.
+        unmoved: The documents in ``judged_elsewhere``. The session must not change their rank. The keys are the ids,
+            and the values are the similarities to the query vector before the session moved it. Empty if no feedback
+            applies to this query.
         home_indices: A mapping from the id of a judged document to the name of its index. Empty if a single index is
             searched.
         feedback: The part of the session's feedback that concerns this query. None if no feedback does.

@@ -154,10 +154,11 @@ def knowledge_of(
 
 
 def _similarities(judged_elsewhere: Sequence[JudgedDocument], query: EncodedQuery) -> dict[str, float]:
-    """Return the documents that were judged for other queries, with their original similarities to the current query.
+    """Return the similarities of documents to the current query, before the session moves the query vector.
 
-    The session keeps the rank of these documents. If it moved them, documents that were marked earlier would fill the
-    top of every later search. Documents that were judged for the current query may move, as users expect.
+    The documents were judged for other queries, and the session keeps their rank. If the session moved them, documents
+    that were marked earlier would fill the top of every later search. Documents that were judged for the current query
+    may move, as users expect.
 
     Args:
         judged_elsewhere: The judged documents in the searched index that were judged for other queries.

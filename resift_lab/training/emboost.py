@@ -119,18 +119,26 @@ class _Network(torch.nn.Module):  # type: ignore[misc]
         words = words * torch.repeat_interleave(self.sources, self.blocks)
         count = mask.sum(1, keepdim=True).clamp(min=1)
         mean = words.sum(1) / count
-        residual = self._of_mean(mean) if self.pooled else self._of_words(words, mask).sum(2) / count
+        residual = self._apply_to_means(mean) if self.pooled else self._apply_to_words(words, mask).sum(2) / count
         return torch.nn.functional.normalize(mean + self.scale * residual, dim=1)
 
-    def _of_mean(self, hidden: torch.Tensor) -> torch.Tensor:
+    def _apply_to_means(self, hidden: torch.Tensor) -> torch.Tensor:
         """Apply the layers to mean word vectors of shape (n, D)."""
         for layer in self.layers:
             # A convolution over a single position is a matrix product, which is three times as fast.
             hidden = torch.relu(torch.nn.functional.linear(hidden, layer.weight[:, :, 0], layer.bias))
         return hidden
 
-    def _of_words(self, words: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """Apply the layers to word vectors of shape (n, L, D). The result has the shape (n, D, L)."""
+    def _apply_to_words(self, words: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """Apply the layers to the word vectors of n texts of at most L words.
+
+        Args:
+            words: Word vectors of D dimensions, shape (n, L, D).
+            mask: 1 for each word of a text and 0 after its end, shape (n, L).
+
+        Returns:
+            Vectors of shape (n, D, L).
+        """
         hidden = words.transpose(1, 2)
         for layer in self.layers:
             # Because of the bias, the convolution is not 0 after the end of a text, so the mask is applied again.
@@ -144,8 +152,9 @@ class _TrainingData:
     Args:
         table: The word vectors. Each vector is multiplied by the weight of its word.
         judged: The queries with their relevant documents.
-        pooled: Whether the network only reads the mean of a text's word vectors. Each text then is a single word with
-            this mean as its vector, because the word vectors of the paper's batches would take about a gigabyte.
+        pooled: Whether the network only reads the mean of a text's word vectors (FCRR). Each text is then stored as a
+            single word whose vector is this mean, because the word vectors of the paper's batches would take about a
+            gigabyte.
     """
 
     def __init__(self, table: WordVectors, judged: JudgedQueries, pooled: bool) -> None:
