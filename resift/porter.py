@@ -18,21 +18,22 @@ from importlib import import_module
 # A vowel and a consonant before the suffixes of "bli" and "logi". A "y" after a consonant is a vowel.
 _ADDED_RULES = re.compile(r"(?:[aeiou]|(?<=[^aeiou])y)[^aeiou].*(?=(?:bl|log)(?:ys?|is?|ies)$)")
 _DOUBLE_CONSONANT = re.compile(r"([^abdefgilmnoprstuyz])\1$")
+_DOUBLE_CONSONANT_BEFORE_SUFFIX = re.compile(r"([^abdefgilmnoprstuyz])\1(?:ed|ing)$")
 
 
 @lru_cache(1 << 15)
 def stem(word: str) -> str:
     """Return the stem of a lower-case word by Porter's algorithm, with the same results as Lucene's PorterStemFilter.
 
-    >>> [stem(word) for word in ("running", "relational", "possibly", "trekking", "skies", "is")]
-    ['run', 'relat', 'possibl', 'trek', 'ski', 'is']
+    >>> [stem(word) for word in ("running", "relational", "possibly", "trekking", "unaccented", "skies", "is")]
+    ['run', 'relat', 'possibl', 'trek', 'unacc', 'ski', 'is']
     """
     if len(word) < 3:
         return word
     if word.endswith(("y", "ys", "i", "is", "ies")) and (match := _ADDED_RULES.search(word)):
         word = word[: match.end()] + ("ble" if word.startswith("bl", match.end()) else "log")
     stemmed = snowball("porter")(word)
-    return _DOUBLE_CONSONANT.sub(r"\1", stemmed) if word.endswith(("ed", "ing")) else stemmed
+    return _DOUBLE_CONSONANT.sub(r"\1", stemmed) if _DOUBLE_CONSONANT_BEFORE_SUFFIX.search(word) else stemmed
 
 
 @cache

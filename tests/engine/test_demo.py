@@ -65,7 +65,9 @@ def transcript(shown: Demo) -> Iterator[str]:
 def test_the_session_finds_more_for_most_questions(transcript: str) -> None:
     best, means = table(transcript, READ), table(transcript, "mean number of ✓")
     assert len(best["in the session"]) > len(best["with vectors"])
-    assert means["in the session"][0] > 1.4 * means["with vectors"][0] >= 1.4 * means["BM25 alone"][0] > 0
+    # The marked hits come from the search with vectors and are not counted, so its mean may be below that of BM25.
+    assert min(means["with vectors"][0], means["BM25 alone"][0]) > 0
+    assert means["in the session"][0] > 1.4 * max(means["with vectors"][0], means["BM25 alone"][0])
     gains, losses = map(int, re.findall(r"raises the ✓ for (\d+) questions, and lowers them for (\d+)", transcript)[0])
     (asked,) = map(int, re.findall(r"over (\d+) questions", transcript))
     assert asked > 30
