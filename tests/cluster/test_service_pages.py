@@ -23,6 +23,7 @@ from resift.reranker import Config, create_app
 # Why commands are left out.
 SERVE = "the service of the test runs already"
 NO_WORKBENCH = "the node has no Search Relevance Workbench"
+REPEATED = "the commands are those of docs/models.md, which tests/cluster/test_page_commands.py runs"
 
 
 @pytest.fixture
@@ -80,6 +81,26 @@ def test_pages_that_use_the_index_news(terminal: Terminal, here: Path, client: O
     assert terminal.run("resift mark news fire 3 --session anna")[0] == 0
     terminal.run_page("privacy.md")
     terminal.run_page("security.md", left_out={"curl -u admin": "tests/cluster/test_rights.py creates the role"})
+    assert terminal.run("resift mark news fire 3 --session anna")[0] == 0
+    terminal.run_page(
+        "serving.md",
+        left_out={
+            "resift serve": SERVE,
+            "RESIFT_STORE=http://localhost:9200 resift serve": SERVE,
+            "export RESIFT_API_KEY": "tests/compose runs the containers",
+            "make native": "tests/compose runs the containers",
+        },
+    )
+    terminal.run_page(
+        "upgrade.md",
+        left_out={
+            "resift install --model": "tests/cluster/test_attach_models.py changes the model",
+            "resift attach INDEX": "tests/cluster/test_attach_models.py changes the model",
+            "resift detach INDEX": "tests/cluster/test_attach_models.py changes the model",
+        },
+    )
+    assert terminal.run("resift index news.jsonl --index products")[0] == 0
+    terminal.run_page("verify.md")
 
 
 def test_the_page_about_attaching(terminal: Terminal, client: OpenSearch, opensearch_url: str) -> None:

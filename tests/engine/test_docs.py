@@ -190,16 +190,9 @@ def test_commands_can_be_typed(page: Path) -> None:
 
 # Pages whose commands are only parsed, because no test runs them. The values say which tests run similar commands.
 PARSED = {
-    "conversations.md": "tests/lab/test_evaluation_feedback.py evaluates conversations",
-    "measure.md": "tests/lab/test_prove_replay.py and test_evaluation_data.py",
-    "models.md": "tests/lab trains, converts and distils vectors and models",
-    "opensearch.md": "tests/cluster/test_install.py and test_managed.py",
     "other-languages.md": "tests/lab/test_distill.py and test_self_supervised.py",
     "rerankers.md": "tests/cluster/test_papers.py and tests/lab/test_train_reranker.py",
-    "serving.md": "tests/engine/test_serving.py and test_cli_sessions.py",
-    "upgrade.md": "tests/cluster/test_attach_models.py changes the model of an index",
     "vectors.md": "tests/cluster/test_attach*.py run attach, detach and install with vectors",
-    "verify.md": "tests/engine/test_verify.py and tests/cluster/test_verify_cluster.py",
 }
 
 
