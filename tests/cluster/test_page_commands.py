@@ -9,7 +9,6 @@ import random
 import re
 import shutil
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -58,16 +57,6 @@ def documents(count: int) -> list[dict[str, Any]]:
         label = "abc"[number % TOPICS % 3]
         made.append({"id": str(number), "title": " ".join(drawn[:2]), "text": " ".join(drawn), "label": label})
     return made
-
-
-@pytest.fixture
-def client(opensearch_url: str) -> Iterator[OpenSearch]:
-    """Yield a client of the cluster, and delete the indices of the test afterwards."""
-    with closing(OpenSearch(opensearch_url, timeout=60)) as client:
-        before = set(client.indices.get(index="*,-.*"))
-        yield client
-        if made := set(client.indices.get(index="*,-.*")) - before:
-            client.indices.delete(index=",".join(made))
 
 
 @pytest.fixture

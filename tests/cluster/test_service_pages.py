@@ -23,17 +23,6 @@ from resift.reranker import Config, create_app
 # Why commands are left out.
 SERVE = "the service of the test runs already"
 NO_WORKBENCH = "the node has no Search Relevance Workbench"
-REPEATED = "the commands are those of docs/models.md, which tests/cluster/test_page_commands.py runs"
-
-
-@pytest.fixture
-def client(opensearch_url: str) -> Iterator[OpenSearch]:
-    """Yield a client of the cluster. Afterwards, delete the indices that the test created."""
-    with closing(OpenSearch(opensearch_url, timeout=60)) as client:
-        before = set(client.indices.get(index="*,-.*"))
-        yield client
-        if made := set(client.indices.get(index="*,-.*")) - before:
-            client.indices.delete(index=",".join(made))
 
 
 @pytest.fixture
