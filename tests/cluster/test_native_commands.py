@@ -11,7 +11,9 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,10 +25,14 @@ from fixed_port import alone_at
 from opensearch_fixture import NEEDS, required
 from test_attach_uninstalled import POSTS, REPEATED, WAIT
 
+from resift import Model
 from resift.cli.main import main
 from resift.errors import EngineError
 from resift.plugin.cluster.client import Cluster
+from resift.plugin.cluster.install import Installer
+from resift.plugin.cluster.installation import Installation
 from resift.plugin.cluster.native_plugin import NativePlugin
+from resift.plugin.cluster.remote_model import RemoteModel
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations.attach_searches import SearchAttachment
 from resift.plugin.operations.native_status import native_rows
@@ -165,9 +171,9 @@ def test_four_commands_from_the_archive_to_a_search_that_follows_its_session(
         assert stats["searches"]["failed"]["unauthorized"] == 0
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def nodes() -> Iterator[list[Any]]:
-    """Yield two nodes of a cluster with the index ``blog``, both with the plugin."""
+    """Yield two nodes of a cluster with the index ``blog``, both with the plugin until a test restarts them."""
     with needed() as node:
         started = node.start_cluster(2, heap="512m", native=(True, True))
     with closing(OpenSearchEngine(started[0].url)) as engine:
@@ -202,6 +208,32 @@ def search(url: str, **ext: Any) -> None:
         answer = Cluster(engine).request("POST", "/blog/_search", body, search_pipeline="resift-blog")
         assert [hit["_id"] for hit in answer["hits"]["hits"]] == ["1"]
         assert (answer["_shards"]["total"], answer["_shards"]["failed"]) == (2, 0)
+
+
+@pytest.mark.filterwarnings("ignore:this request accesses system indices")  # where ML Commons stores its key
+def test_a_model_is_deployed_on_a_node_that_reads_the_encryption_key_late(nodes: list[Any], packaged: Model) -> None:
+    first, second = nodes
+    with closing(OpenSearchEngine(first.url, timeout=60)) as engine, ThreadPoolExecutor(1) as pool:
+        installer = Installer(engine, Installation("late", packaged, ("body",), "http://127.0.0.1:8080"), KEY)
+        installer.install()
+        remote = RemoteModel(installer.cluster, "query", installer.template_values)
+        # The second node forgets the key with which ML Commons encrypts, and cannot read it again.
+        installer.cluster.update_index_settings(".plugins-ml-config", {"index.blocks.read": True})
+        restart(second, second.how.home)
+        made = pool.submit(remote.make)
+        while deployment(remote) != "PARTIALLY_DEPLOYED":
+            assert not made.done()
+            time.sleep(0.1)
+        installer.cluster.update_index_settings(".plugins-ml-config", {"index.blocks.read": None})
+        made.result()
+        assert (deployment(remote), remote.state()) == ("DEPLOYED", "ok")
+        installer.uninstall()
+
+
+def deployment(remote: RemoteModel) -> str:
+    """Return the deployment state of a model in the cluster, or "" if the model does not exist."""
+    model = remote.cluster.find(f"{remote.path}/models/{remote.model_id}")
+    return model["model_state"] if model else ""
 
 
 def test_the_plugin_must_be_on_all_nodes(nodes: list[Any], here: Path) -> None:

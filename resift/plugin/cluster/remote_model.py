@@ -28,7 +28,7 @@ REMOTE_MODELS = ("embed", "query", "rerank", "rewrite")
 DEPLOYS_LAZILY = "deploys when first used"
 _AUTO_DEPLOY = "plugins.ml_commons.model_auto_deploy.enable"
 _LAZY_STATES = ("REGISTERED", "UNDEPLOYED", "PARTIALLY_DEPLOYED", "DEPLOYING")
-_STUCK_STATES = ("REGISTERED", "PARTIALLY_DEPLOYED", "DEPLOY_FAILED")
+_STUCK_STATES = ("REGISTERED", "UNDEPLOYED", "PARTIALLY_DEPLOYED", "DEPLOY_FAILED")
 _STUCK_SECONDS = 3.0  # time in a stuck state after which a model is deployed again
 _DEPLOY_SECONDS = 60
 _FORGET_SECONDS = 5.0  # time that OpenSearch 2 may need until searches no longer return a deleted model
@@ -228,12 +228,25 @@ class RemoteModel(Resource):
             if state == "DEPLOYED" and self._is_searchable():
                 return
             if state in _STUCK_STATES and time.monotonic() > next_deployment:
-                # If a node of OpenSearch 2 did not have the encryption key yet, it does not try again by itself.
-                self._retry_while(_CONFLICT, partial(self.cluster.request, "POST", f"{path}/_deploy"))
+                self._deploy_again(path, state)
                 next_deployment = time.monotonic() + _STUCK_SECONDS
             time.sleep(0.2)
         message = f"remote model {self.name} was not deployed: {state}"
         raise EngineError(message, value=state, expected="DEPLOYED: see the logs of the nodes")
+
+    def _deploy_again(self, path: str, state: str) -> None:
+        """Request the deployment of a model that some nodes have not deployed.
+
+        A node that could not read the encryption key in time, for example because it had just started, does not try
+        again by itself. It also refuses further deployments as duplicates until the model is undeployed.
+
+        Args:
+            path: The path of the model in REST requests.
+            state: The deployment state of the model.
+        """
+        was_tried = state in ("PARTIALLY_DEPLOYED", "DEPLOY_FAILED")
+        for action in ("_undeploy", "_deploy") if was_tried else ("_deploy",):
+            self._retry_while(_CONFLICT, partial(self.cluster.request, "POST", f"{path}/{action}"))
 
     def _is_searchable(self) -> bool:
         return any(id == self.model_id for id, _ in self.cluster.ml_objects("models", self.name))
