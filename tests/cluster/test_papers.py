@@ -6,25 +6,25 @@ import json
 import os
 import random
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from opensearchpy import OpenSearch
+from page_commands import DOCS, Terminal, blocks, words_of
 from ports import free_port
+from served import serving
 from tiny_transformer import save_sentence_transformer
 
 import resift
 
-PAGE = Path(__file__).parents[2] / "docs" / "papers.md"
-BLOCKS = re.findall(r"```sh\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+PAGE = DOCS / "papers.md"
 # models that the page trains or builds, but does not use in an index; the test indexes documents with them, too
 OTHERS = ("published", "euclidean", "sfbow-pca", "sfbow-kmeans")
-INDICES = sorted({*re.findall(r"--index (\S+)", "\n".join(BLOCKS)), *(f"resift-{name}" for name in OTHERS)})
+INDICES = sorted({*re.findall(r"--index (\S+)", "\n".join(blocks(PAGE))), *(f"resift-{name}" for name in OTHERS)})
 # word classes without a common meaning, so that only the labels show which words belong together
 CLASSES = {
     "a": ["violin", "iron", "monday", "butter", "planet", "soldier"],
@@ -32,12 +32,28 @@ CLASSES = {
     "c": ["spider", "market", "window", "doctor", "desert", "music"],
 }
 NOISE = ["paper", "river", "garden", "machine", "letter", "mountain", "school", "bridge", "island", "kitchen", "horse"]
-SHELL = """
-PATH="{bin}:$PATH"
-exec 2>&1
-trap 'kill $(jobs -p) 2>/dev/null; wait 2>/dev/null' EXIT
-"""
-WAIT = "for _ in $(seq 600); do curl -sf http://127.0.0.1:{port}/healthz > /dev/null && break; sleep 0.2; done"
+
+
+@dataclass
+class ServingTerminal(Terminal):
+    """A terminal whose command ``resift serve`` starts a process.
+
+    Attributes:
+        port: The port of the service.
+        stack: Stops the service.
+    """
+
+    port: int = field(default_factory=free_port)
+    stack: ExitStack = field(default_factory=ExitStack)
+
+    def run(self, command: str) -> tuple[int, str]:
+        """Run a command, and return its exit status and its output."""
+        match words_of(command):
+            case ["resift", "serve", *options, "&"]:
+                url = os.environ["OPENSEARCH_URL"]
+                self.stack.enter_context(serving(Path.cwd(), *options, port=self.port, OPENSEARCH_URL=url))
+                return 0, ""
+        return super().run(command)
 
 
 def documents() -> list[dict[str, Any]]:
@@ -57,12 +73,11 @@ def documents() -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Write the files that the page names, and return their folder."""
-    monkeypatch.chdir(tmp_path)
+def corpus(here: Path) -> None:
+    """Write the files that the page names to the working directory."""
     rng, made = random.Random(2), documents()
-    write_lines(tmp_path / "docs.jsonl", made)
-    write_lines(tmp_path / "pictures.jsonl", pictures())
+    write_lines(here / "docs.jsonl", made)
+    write_lines(here / "pictures.jsonl", pictures())
     questions, judgements = [], ["query-id\tcorpus-id\tscore"]
     for number in range(4 * len(made)):
         # noise words of other documents, which a network can learn to ignore
@@ -70,16 +85,15 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         content = [word for word in document["text"].replace(".", "").split() if word not in NOISE]
         questions.append({"_id": f"q{number}", "text": " ".join([*content, *rng.sample(NOISE, 3)])})
         judgements.append(f"q{number}\t{document['id']}\t1")
-    folder = tmp_path / "questions"
+    folder = here / "questions"
     folder.mkdir()
     write_lines(folder / "corpus.jsonl", [{"_id": document["id"], **document} for document in made])
     write_lines(folder / "queries.jsonl", questions)
     (folder / "qrels.tsv").write_text("\n".join(judgements) + "\n", "utf-8")
     letters = "abcdefghijklmnopqrstuvwxyz"
-    save_sentence_transformer(tmp_path / "transformer", [*letters, *(f"##{letter}" for letter in letters)])
+    save_sentence_transformer(here / "transformer", [*letters, *(f"##{letter}" for letter in letters)])
     pairs = [f"t\t{score}\t{made[i]['text']}\t{made[i + score]['text']}" for i in range(20) for score in (0, 3)]
-    (tmp_path / "pairs.tsv").write_text("\n".join(["task\tscore\tsentence1\tsentence2", *pairs]) + "\n", "utf-8")
-    return tmp_path
+    (here / "pairs.tsv").write_text("\n".join(["task\tscore\tsentence1\tsentence2", *pairs]) + "\n", "utf-8")
 
 
 def pictures() -> list[dict[str, Any]]:
@@ -117,31 +131,32 @@ def client(opensearch_url: str) -> Iterator[OpenSearch]:
     client.close()
 
 
-def test_the_commands_of_the_page_take_a_corpus_to_a_search(
-    corpus: Path, client: OpenSearch, opensearch_url: str
-) -> None:
-    port = free_port()
-    served = rf"\1 --port {port} 2> serve.log &\n{WAIT.format(port=port)}"
-    script = re.sub(r"^(resift serve .*) &$", served, "".join(BLOCKS), flags=re.MULTILINE)
-    script = script.replace("resift install ", f"resift install --service http://127.0.0.1:{port} ")
+@pytest.fixture
+def terminal(corpus: None, opensearch_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServingTerminal]:
+    """Yield a terminal in the folder of the corpus, whose commands reach the cluster and their own service."""
+    terminal = ServingTerminal(monkeypatch, {})
+    service = f"127.0.0.1:{terminal.port}"
+    terminal.replaced = {
+        "http://localhost:9200": opensearch_url,
+        "127.0.0.1:8080": service,
+        "resift install": f"resift install --service http://{service}",
+    }
+    with terminal.stack:
+        yield terminal
+
+
+def test_the_commands_of_the_page_take_a_corpus_to_a_search(terminal: ServingTerminal, client: OpenSearch) -> None:
+    terminal.run_page(PAGE.name)
     for name in OTHERS:
-        script += f"resift index docs.jsonl --index resift-{name} --model {name}\n"
-        script += f"resift search resift-{name} 'violin iron' --model {name}\n"
-    script = script.replace("http://localhost:9200", opensearch_url).replace("127.0.0.1:8080", f"127.0.0.1:{port}")
-    environment = {**os.environ, "PYTHONPATH": str(PAGE.parents[1])}
-    done = subprocess.run(
-        ["bash", "-e", "-o", "pipefail", "-c", SHELL.format(bin=Path(sys.executable).parent) + script],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        env=environment,
-        timeout=1800,
-    )
-    assert done.returncode == 0, done.stdout
-    starts = [match.start() for match in re.finditer(r'\{"took"', done.stdout)]
-    answers = [json.JSONDecoder().raw_decode(done.stdout, start)[0] for start in starts]
+        for command in (
+            f"resift index docs.jsonl --index resift-{name} --model {name}",
+            f"resift search resift-{name} 'violin iron' --model {name}",
+        ):
+            status, output = terminal.run(command)
+            assert status == 0, output
+    answers = [json.loads(output) for output in terminal.transcript.values() if output.startswith('{"took"')]
     assert len(answers) >= 6
-    assert all(answer["hits"]["hits"] for answer in answers), done.stdout
+    assert all(answer["hits"]["hits"] for answer in answers), answers
     nearest_pictures = next(answer for answer in answers if answer["hits"]["hits"][0]["_index"] == "resift-faces")
     assert [hit["_source"]["title"] for hit in nearest_pictures["hits"]["hits"]] == ["picture of a"] * 10
     check_indices(client)

@@ -30,7 +30,9 @@ resift() {{ {python} -m resift "$@"; }}
 curl() {{ command curl --fail-with-body "$@"; }}
 """
 # Environment variables before the program, such as ``RESIFT_MODEL=keywords resift serve``.
-_ASSIGNMENTS = re.compile(r"^(?:[A-Z_]+=\S* +)*")
+_ASSIGNMENTS = re.compile(r"^(?:[A-Z_]+=(?!\$\()\S* +)*")
+# A command whose output becomes the value of a variable, such as ``VECTOR=$(curl …)``.
+_SUBSTITUTION = re.compile(r"([A-Z_]+)=\$\(")
 
 
 def blocks(page: Path) -> list[str]:
@@ -46,7 +48,7 @@ def commands(page: Path) -> Iterator[str]:
     """
     for block in blocks(page):
         first = _ASSIGNMENTS.sub("", block.strip()).split(maxsplit=1)[0]
-        if first not in PROGRAMS:
+        if first not in PROGRAMS and not _SUBSTITUTION.match(first):
             continue
         command = ""
         for line in block.splitlines():
@@ -59,8 +61,8 @@ def commands(page: Path) -> Iterator[str]:
 
 
 def is_complete(command: str) -> bool:
-    """Return whether a command needs no further line, because no quote, here-document or continued line is open."""
-    if command.endswith("\\\n"):
+    """Return whether a command needs no further line: no quote, here-document, pipe or continued line is open."""
+    if command.endswith(("\\\n", "|\n")):
         return False
     if (end := re.search(r"<<'(\w+)'", command)) and not command.endswith(f"\n{end[1]}\n"):
         return False
@@ -125,7 +127,8 @@ class Terminal:
     def run(self, command: str) -> tuple[int, str]:
         """Run a command, and return its exit status and its output.
 
-        ``export`` sets variables for the commands that follow. Questions of ``resift`` are answered with y.
+        ``export`` and ``NAME=$(…)`` set variables for the commands that follow. Questions of ``resift`` are answered
+        with y.
         """
         for old, new in self.replaced.items():
             command = command.replace(old, new)
@@ -134,6 +137,10 @@ class Terminal:
             for assignment in words[1:]:
                 self.monkeypatch.setenv(*assignment.split("=", 1))
             return 0, ""
+        if substitution := _SUBSTITUTION.match(command):
+            status, output = self._run_in_shell(f'{command}\nprintf %s "${substitution[1]}"')
+            self.monkeypatch.setenv(substitution[1], output)
+            return status, output
         if words[0] == "resift" and not {"|", ">", "<"} & set(words):
             ran = CliRunner().invoke(main, words[1:], input="y\n")
             if ran.exception and not isinstance(ran.exception, SystemExit):
