@@ -221,10 +221,10 @@ def play(index: Index, demo: Demo, say: Callable[[str], Any]) -> list[str]:
 
 
 def _summarize(rankings: Sequence[Rankings], say: Callable[[str], Any]) -> None:
-    """Print the average number of relevant hits over all questions, for each kind of search.
+    """Print the average number of relevant hits over all questions, for each of the compared searches.
 
-    The searches are described at :attr:`Rankings.hits`. A last line counts the questions for which the marks improved
-    or worsened the ranking.
+    :attr:`Rankings.hits` describes the searches. The last line counts the questions whose ranking is better, and those
+    whose ranking is worse, after a hit has been marked as relevant.
 
     Args:
         rankings: The hits for each question.

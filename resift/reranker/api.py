@@ -123,12 +123,12 @@ def read_items() -> list[Any]:
     return items
 
 
-def _json_value(data: bool, kind: type, expected: str, raw: bytes | None = None) -> Any:
+def _json_value(fast: bool, kind: type, expected: str, raw: bytes | None = None) -> Any:
     """Parse the body of the current HTTP request as JSON, and check that the value is a list or an object.
 
     Args:
-        data: Whether to parse the body with orjson, which is fast, but does not detect duplicate keys and numbers that
-            are too large. Use this only for bodies that contain only texts or vectors.
+        fast: Whether to parse the body with orjson, which is faster, but accepts duplicate keys and numbers that are too
+            large. These can only do harm in search bodies, so other bodies are parsed fast.
         kind: The expected type, ``list`` or ``dict``.
         expected: A description of the expected value, for the error message.
         raw: The bytes of the body. If None, they are read from the request.
@@ -140,7 +140,7 @@ def _json_value(data: bool, kind: type, expected: str, raw: bytes | None = None)
     check_json_size("body", raw)
     excerpt = raw[:100].decode("utf-8", "replace")
     try:
-        body = _parsed_fast(raw) if data else parse_strict("body", raw)
+        body = _parsed_fast(raw) if fast else parse_strict("body", raw)
     except (ValueError, RecursionError) as error:
         if isinstance(error, MalformedJson):
             raise
@@ -458,12 +458,15 @@ def _unparsed(raw: bytes) -> dict[str, Any] | None:
 
 
 def _rewriting_report(outcome: Outcome, reason: str, is_changed: bool = False) -> dict[str, Any]:
-    """Count a rewriting in the metrics, and return its description for the response.
+    """Record the outcome of a rewriting in the metrics, and describe it in the response.
 
     Args:
         outcome: The outcome of the rewriting.
-        reason: The reason why the search was not rewritten completely, or "".
+        reason: The reason why the whole search or a part of it was left unchanged, or "".
         is_changed: Whether the search body was changed.
+
+    Returns:
+        The keys ``rewritten`` and ``outcome``, and ``reason`` unless it is empty.
     """
     count_rewrite(outcome)
     report: dict[str, Any] = {"rewritten": is_changed, "outcome": outcome.code}

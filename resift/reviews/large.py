@@ -91,7 +91,13 @@ class LargeSet(ReviewDocuments):
         return self._loaded.ranked(labels, read)
 
     def reasons(self, id: str, labels: Mapping[str, bool], count: int) -> list[str]:
-        """Return the words and pairs of words that contribute most to the score of a loaded document."""
+        """Return the words and pairs of words that contribute most to the score of a loaded document.
+
+        Args:
+            id: The id of the document.
+            labels: The judged documents, with True for relevant documents.
+            count: The maximum number of words and pairs of words.
+        """
         return self._loaded.reasons(id, labels, count)
 
     def _retrieve(self, labels: Mapping[str, bool]) -> DocumentSet:

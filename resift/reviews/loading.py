@@ -87,7 +87,13 @@ class LazySet(ReviewDocuments):
         return ranked
 
     def reasons(self, id: str, labels: Mapping[str, bool], count: int) -> list[str]:
-        """Return the words and pairs of words that contribute most to the score of a document."""
+        """Return the words and pairs of words that contribute most to the score of a document.
+
+        Args:
+            id: The id of the document.
+            labels: The judged documents, with True for relevant documents.
+            count: The maximum number of words and pairs of words.
+        """
         return self.load().reasons(id, labels, count)
 
     def load(self) -> ReviewDocuments:

@@ -108,7 +108,13 @@ class DocumentSet(ReviewDocuments):
         return self._cached_ranking[1]
 
     def reasons(self, id: str, labels: Mapping[str, bool], count: int) -> list[str]:
-        """Return the words and pairs of words that contribute most to the score of a document."""
+        """Return the words and pairs of words that contribute most to the score of a document.
+
+        Args:
+            id: The id of the document.
+            labels: The judged documents, with True for relevant documents.
+            count: The maximum number of words and pairs of words.
+        """
         known = {judged: label for judged, label in labels.items() if judged in self.places}
         if id not in self.places or not self._can_learn(known):
             return []

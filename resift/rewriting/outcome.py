@@ -103,7 +103,7 @@ class Rewritten:
 
     @property
     def is_scored(self) -> bool:
-        """Whether the query and the rescore stages that Resift built determine the scores of the hits."""
+        """Whether Resift replaced the scores of the search: its own query and rescore stages compute them."""
         return not self.in_place and self.outcome in (Outcome.REWRITTEN, Outcome.IN_PART)
 
     @property

@@ -75,12 +75,11 @@ def _puts_words_in_query(query: Query, knowledge: Knowledge, options: Options) -
 
 
 def named_query(query: Query) -> Body:
-    """Return the query of a search body, marked as rewritten by Resift but otherwise unchanged.
+    """Wrap the query of a search body in a ``bool`` clause with a named filter.
 
-    Because of the mark, the search pipeline of an index does not rewrite a query that the service has already handled.
-
-    The query is wrapped in a ``bool`` clause with a named filter, which is the mark. A query that OpenSearch does not
-    allow inside another query, such as ``hybrid``, is returned without the mark.
+    The search pipeline of an index recognises the name of the filter, and does not rewrite the search again. The filter
+    matches all documents, so hits and scores stay the same. A query that OpenSearch does not allow inside another
+    query, such as ``hybrid``, is returned as it is.
 
     Args:
         query: The parsed search body.

@@ -299,12 +299,12 @@ def _encoder(
 
 
 def _system_of_model(model: Model, similarity: str | None) -> System:
-    """Wrap a model as a retrieval system, optionally with another similarity.
+    """Wrap a model as a retrieval system, and change the model's similarity on request.
 
     Args:
-        model: The model to wrap. If ``similarity`` is set, its attribute ``similarity`` is changed.
-        similarity: Name of a similarity that replaces the model's own similarity. ``dynamax`` builds a system that
-            compares sentences by the model's word vectors. None changes nothing.
+        model: The model. Its attribute ``similarity`` is replaced if ``similarity`` names another one.
+        similarity: The similarity of the system, or None for that of the model. ``dynamax`` does not use the model's
+            vectors of texts: it compares the word vectors of two sentences.
     """
     if similarity == "dynamax":
         return DynaMaxPairs(model.table)

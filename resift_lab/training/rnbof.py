@@ -121,24 +121,25 @@ class Bags:
         region: int,
         documents: NDArray[np.int64],
         limit: int | None = None,
-        chance: np.random.Generator | None = None,
+        generator: np.random.Generator | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Select the vectors of some documents in a region, or a random sample of these vectors.
+        """Select the vectors of some documents in a region of the image, or a random sample of these vectors.
 
         Args:
             region: The number of the region, counted from 0.
             documents: The numbers of the n documents, shape (n,).
-            limit: The maximum number of vectors of a document, which are drawn at random, or None for all vectors.
-            chance: The random number generator, if there is a limit.
+            limit: The maximum number of vectors per document, or None for all. If a document has more, ``limit`` of
+                them are drawn at random.
+            generator: The random number generator, required with ``limit``.
 
         Returns:
-            The rows of the vectors in the array of the region, and for each row the position of its document in
-            ``documents``.
+            Two arrays of the same length: row numbers in ``self.vectors[region]``, and for each row the position of its
+            document in ``documents``.
         """
         offsets = self.offsets[region]
         rows = [np.arange(offsets[document], offsets[document + 1]) for document in documents]
-        if limit is not None and chance is not None:
-            rows = [part if len(part) <= limit else chance.choice(part, limit, replace=False) for part in rows]
+        if limit is not None and generator is not None:
+            rows = [part if len(part) <= limit else generator.choice(part, limit, replace=False) for part in rows]
         owners = np.repeat(np.arange(len(documents)), [len(part) for part in rows])
         return np.concatenate(rows), owners
 

@@ -200,10 +200,10 @@ class SearchAttachment:
         search if the indices have different default pipelines.
 
         Args:
-            advise: Whether the error message suggests a name, such as the alias, to attach instead.
+            advise: Whether the error message may name an alias, a data stream or a pattern to attach instead.
 
         Returns:
-            The searches that change.
+            The groups of indices that are searched together, and whose searches the new default pipeline changes.
 
         Raises:
             BadInput: If a search that reaches other indices would lose its default pipeline.
