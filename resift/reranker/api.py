@@ -127,8 +127,8 @@ def _json_value(fast: bool, kind: type, expected: str, raw: bytes | None = None)
     """Parse the body of the current HTTP request as JSON, and check that the value is a list or an object.
 
     Args:
-        fast: Whether to parse the body with orjson, which is faster, but accepts duplicate keys and numbers that are too
-            large. These can only do harm in search bodies, so other bodies are parsed fast.
+        fast: Whether to parse the body with orjson, which accepts duplicate keys and numbers that are too large. These
+            can only do harm in search bodies, so other bodies are parsed fast.
         kind: The expected type, ``list`` or ``dict``.
         expected: A description of the expected value, for the error message.
         raw: The bytes of the body. If None, they are read from the request.

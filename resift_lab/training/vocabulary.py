@@ -72,8 +72,9 @@ def _fill_by_stem(rows: NDArray[np.int64], words: Sequence[str], vectors: WordVe
     """Give each word that has no word vector the vector of a word with the same stem, if there is one.
 
     Args:
-        rows: For each of the V words, its row in ``vectors``, or -1 if it has no vector, shape (V,). Each -1 is replaced
-            in place with the row of the first word in ``vectors`` that has the same stem, and remains if there is none.
+        rows: For each of the V words, its row in ``vectors``, or -1 if it has no vector, shape (V,). Each -1 is
+            replaced in place with the row of the first word in ``vectors`` that has the same stem. If there is none, -1
+            remains.
         words: The V words.
         vectors: The word vectors.
     """
