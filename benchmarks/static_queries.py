@@ -40,10 +40,11 @@ from resift_lab.evaluation.feedback.options import FeedbackOptions
 from resift_lab.evaluation.feedback.runs import run_feedback
 from resift_lab.evaluation.protocol import run_hybrid
 from resift_lab.evaluation.system import Encoder, System, Taught
-from resift_lab.training.distill import load_sentence_transformer
+from resift_lab.training.device import Device
 from resift_lab.training.options import QueryOptions
 from resift_lab.training.queries import EncodedDocuments, train_queries
 from resift_lab.training.teachers import CALL, Encode, Teacher
+from resift_lab.training.transformer import Transformer
 
 COLLECTIONS = ("cranfield", "cisi", "medline", "vaswani")
 MEMORY = Path(".resift/static-queries")
@@ -51,7 +52,7 @@ MEMORY = Path(".resift/static-queries")
 
 def teacher_of(folder: str) -> tuple[str, Encode]:
     """Return the name of a teacher, and a function that encodes texts."""
-    model = load_sentence_transformer(folder).bfloat16()
+    model = Transformer(folder, Device("cpu")).model.bfloat16()
 
     def encode(texts: Sequence[str]) -> Floats:
         vectors = model.encode(list(texts), batch_size=CALL, convert_to_numpy=False, show_progress_bar=False)

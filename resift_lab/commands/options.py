@@ -14,6 +14,7 @@ from resift.cli.options import Decorator
 from resift.cli.paths import NewFolder, ParameterType
 from resift.errors import BadInput
 from resift.vectors.packaged import DEFAULT_MODEL
+from resift_lab.training.device import DEVICES, Device
 
 
 class WholeNumber(ParameterType):
@@ -158,6 +159,38 @@ def checkpoint_beside(out: str) -> Path:
     return checkpoint
 
 
+def _device(context: click.Context, parameter: click.Parameter, value: str) -> Device:
+    """Return the device of ``--device``. When the command ends, print how fast texts were encoded on the device.
+
+    This is a click callback. ``parameter`` is required by click and not used.
+
+    Args:
+        context: The context of the command.
+        parameter: The option.
+        value: The name of the device.
+
+    Raises:
+        MissingExtra: If the name is ``cuda`` and torch is not installed.
+        BadInput: If the name is ``cuda`` and torch finds no GPU.
+    """
+    device = Device(value)
+
+    def report() -> None:
+        if device.texts:
+            click.echo(device, err=True)
+
+    context.call_on_close(report)
+    return device
+
+
+device_option = click.option(
+    "--device",
+    type=click.Choice(DEVICES),
+    default="auto",
+    show_default=True,
+    callback=_device,
+    help="Where transformers run: cpu, cuda (a GPU), or auto, which uses a GPU if there is one.",
+)
 vectors_option = click.option(
     "--vectors",
     default=DEFAULT_MODEL,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,8 @@ from resift.cli.options import Command, Decorator, combine_options, json_option
 from resift.cli.output import progress_bar
 from resift.errors import BadInput
 from resift.vectors.packaged import DEFAULT_MODEL
-from resift_lab.commands.options import seeded
+from resift_lab.commands.options import device_option, seeded
+from resift_lab.training.device import Device
 
 if TYPE_CHECKING:
     from resift_lab.evaluation.system import System
@@ -32,6 +33,7 @@ class SystemChoice:
         seed: The seed of all random choices.
         as_json: Whether to print JSON instead of a table.
         compare: The name of a second system to compare with, or None.
+        device: The device of transformers.
     """
 
     encoder: str | None
@@ -40,6 +42,7 @@ class SystemChoice:
     seed: int
     as_json: bool
     compare: str | None = None
+    device: Device = field(default_factory=Device)
 
     @property
     def name(self) -> str:
@@ -59,9 +62,9 @@ class SystemChoice:
     def system(self) -> System:
         """Build the system to evaluate: the saved model that ``--model`` names, or else the system of ``--encoder``."""
         from resift_lab.evaluation.registry import load_system
-        from resift_lab.training.systems import LEARNERS
+        from resift_lab.training.systems import learners
 
-        return load_system(self.name, None, LEARNERS) if self.model else self.named(self.name)
+        return load_system(self.name, None, learners(self.device)) if self.model else self.named(self.name)
 
     def other(self) -> System | None:
         """Build the second system, which ``--compare`` names. Return None if this option is not set."""
@@ -77,11 +80,10 @@ class SystemChoice:
             BadInput: If the name is unknown.
         """
         from resift_lab.evaluation.registry import build_system
-        from resift_lab.training.systems import LEARNERS, Adapted
+        from resift_lab.training.systems import learners
 
         adapting = partial(progress_bar, "adapting")
-        learners = {**LEARNERS, "adapted": lambda source, _: Adapted(source.table(), source.seed, adapting)}
-        return build_system(name, self.vectors, self.seed, None, learners)
+        return build_system(name, self.vectors, self.seed, None, learners(self.device, adapting))
 
     def print_report(self, report: dict[str, Any], metrics: Sequence[str], summary: str) -> None:
         """Print a report, as JSON with ``--json`` and otherwise as a table.
@@ -122,7 +124,8 @@ def system_options(*optional: Decorator) -> Decorator:
     def decorate(command: Command) -> Command:
         @wraps(command)
         def run(**options: Any) -> Any:
-            chosen = {field.name: options.pop(field.name) for field in fields(SystemChoice) if field.name in options}
+            names = [attribute.name for attribute in fields(SystemChoice)]
+            chosen = {name: options.pop(name) for name in names if name in options}
             return command(choice=SystemChoice(**chosen), **options)
 
         return combine_options(*_COMMON_OPTIONS, *optional, json_option)(run)
@@ -141,6 +144,7 @@ _COMMON_OPTIONS = (
     ),
     click.option("--model", metavar="DIR", help="A folder with a saved model, instead of --encoder and --vectors."),
     seeded("Seed of all random choices in training, intervals and tests."),
+    device_option,
 )
 compare_option = click.option(
     "--compare",

@@ -24,13 +24,14 @@ from resift.errors import BadInput, needs_extra
 from resift.vectors.packaged import DEFAULT_MODEL, load_vectors
 from resift.vectors.table import WordVectors
 from resift_lab.commands.judged_source import JudgedSource, judged_source_options
-from resift_lab.commands.options import out_option, shares_of, weighted_names
+from resift_lab.commands.options import device_option, out_option, shares_of, weighted_names
 from resift_lab.commands.saved import saved_line
 from resift_lab.commands.settings import set_option
 from resift_lab.corpus import DocumentFrequencies
 from resift_lab.evaluation.baselines.late_interaction import SPELLING
 from resift_lab.evaluation.data.parts import SplitCollection, read_split_collection, split_in_blocks
 from resift_lab.evaluation.served import Served, SimulatedSearch, served_by
+from resift_lab.training.device import Device
 from resift_lab.training.options import EmBoostOptions, LateInteractionOptions
 from resift_lab.vectors.mixture import mix_vectors
 
@@ -83,9 +84,16 @@ judged_options = combine_options(
 @judged_options
 @model_option
 @set_option(LateInteractionOptions)
+@device_option
 @json_option
 def reranker_command(
-    out: str, vectors: WeightedVectors, model: str, as_json: bool, settings: dict[str, Any], **queries: Any
+    out: str,
+    vectors: WeightedVectors,
+    model: str,
+    device: Device,
+    as_json: bool,
+    settings: dict[str, Any],
+    **queries: Any,
 ) -> None:
     """Train a reranker on judged queries. The index and its vectors are not changed.
 
@@ -109,7 +117,7 @@ def reranker_command(
         if index is None:
             data, candidates = read_split_collection(str(source.folder), source.shares), None
             _warn_of_skipped(data)
-            served = _served(searched, data.collection.documents)
+            served = _served(searched, data.collection.documents, device)
         else:
             engine = stack.enter_context(engine_at(source.source.engine))
             info = engine.info(index).for_search(searched)
@@ -189,21 +197,23 @@ def _save(reranker: LateInteraction, report: dict[str, Any], out: str, as_json: 
         click.echo("warning: training did not improve the reranker; the untrained reranker is saved", err=True)
 
 
-def _served(model: Model, documents: list[str]) -> Served:
+def _served(model: Model, documents: list[str], device: Device) -> Served:
     """Index documents in a temporary engine, and return a function that searches them in the same way as the service.
 
     Args:
         model: The model that encodes documents and queries.
         documents: The texts of the documents.
+        device: The device of the model's teacher, a transformer that encodes the documents for a model of static
+            queries.
 
     Returns:
         A function that takes the text of a query and returns its hits.
     """
     from resift_lab.commands.served_search import ServedSearch
     from resift_lab.evaluation.registry import as_system
-    from resift_lab.training.systems import LEARNERS
+    from resift_lab.training.systems import learners
 
-    return served_by(ServedSearch, as_system(model, LEARNERS), documents)
+    return served_by(ServedSearch, as_system(model, learners(device)), documents)
 
 
 def _served_index(engine: Engine, info: IndexInfo, model: Model, ids: Sequence[str]) -> Served:

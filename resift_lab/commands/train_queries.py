@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +15,6 @@ from typing import Any
 import click
 import numpy as np
 
-from resift.arrays import Floats
 from resift.cli.options import checked_address, fields_option, json_option
 from resift.cli.output import print_report, progress_bar
 from resift.encoders.queries import StaticQueries
@@ -30,13 +29,14 @@ from resift.plugin.operations.install import open_cluster
 from resift.query.dsl import document_text
 from resift.vectors.packaged import load_vectors
 from resift_lab.commands.corpus_texts import CorpusTexts
-from resift_lab.commands.options import out_option, vectors_option
+from resift_lab.commands.options import device_option, out_option, vectors_option
 from resift_lab.commands.saved import saved_line, saved_model
 from resift_lab.commands.settings import set_option
 from resift_lab.training.deployed import embed
+from resift_lab.training.device import Device
 from resift_lab.training.options import QueryOptions
 from resift_lab.training.queries import EncodedDocuments, train_queries
-from resift_lab.training.teachers import Teacher, endpoint_teacher, folder_teacher
+from resift_lab.training.teachers import CALL, GPU_CALL, Encode, Teacher, endpoint_teacher, folder_teacher
 
 # Prefix of a --teacher that is deployed in the cluster.
 DEPLOYED = "opensearch:"
@@ -69,6 +69,7 @@ _SAMPLE = 10_000
 @vectors_option
 @fields_option
 @set_option(QueryOptions)
+@device_option
 @click.option(
     "--engine",
     "url",
@@ -119,6 +120,7 @@ class _Options:
     vectors: str
     fields: list[str] | None
     url: str | None
+    device: Device
     settings: dict[str, Any]
 
     def check(self) -> None:
@@ -153,14 +155,14 @@ def _trained(options: _Options, cache: Path) -> StaticQueries:
     with ExitStack() as stack:
         needs_cluster = options.index is not None or options.teacher.startswith(DEPLOYED)
         engine = stack.enter_context(_opened(options.url)) if needs_cluster else None
-        encode, name = _encoder(options.teacher, engine, options.teacher_model)
+        teacher = _teacher(options, engine, cache)
         if engine is None or options.index is None:
             texts = list(CorpusTexts(Files(options.files), options.fields, "reading"))
             documents = EncodedDocuments(texts)
         else:
             documents = _indexed(engine, options.index, str(options.field), options.fields)
         with progress_bar("learning", "texts") as progress:
-            return train_queries(documents, Teacher(name, encode, cache, options.prefix), table, settings, progress)
+            return train_queries(documents, teacher, table, settings, progress)
 
 
 def _opened(url: str | None) -> AbstractContextManager[OpenSearchEngine]:
@@ -169,28 +171,27 @@ def _opened(url: str | None) -> AbstractContextManager[OpenSearchEngine]:
     return closing(open_cluster(url))
 
 
-def _encoder(
-    name: str, engine: OpenSearchEngine | None, model: str | None
-) -> tuple[Callable[[Sequence[str]], Floats], str]:
-    """Return a function that encodes texts with the teacher, the model whose vectors are imitated.
+def _teacher(options: _Options, engine: OpenSearchEngine | None, cache: Path) -> Teacher:
+    """Open the teacher, the model whose vectors are imitated. Its name contains no credentials.
 
     Args:
-        name: The value of ``--teacher``: the folder of a model, the URL of an endpoint, or ``opensearch:ID`` for a
-            model that is deployed in a cluster.
+        options: The options of ``resift train queries``. The teacher is the folder of a model, the URL of an endpoint,
+            or ``opensearch:ID`` for a model that is deployed in a cluster.
         engine: The cluster, or None if the teacher is not deployed in a cluster.
-        model: The name of the model at the endpoint, or None.
-
-    Returns:
-        The function, and a name of the teacher without credentials.
+        cache: The folder in which the teacher's vectors are stored.
     """
+    name, model, call = options.teacher, options.teacher_model, CALL
     if name.startswith(DEPLOYED) and engine is not None:
-        return partial(embed, Cluster(engine), name.removeprefix(DEPLOYED)), name
-    if name.startswith(("http://", "https://")):
+        encode: Encode = partial(embed, Cluster(engine), name.removeprefix(DEPLOYED))
+    elif name.startswith(("http://", "https://")):
         # Errors quote the address, so it must not contain credentials. The endpoint is authenticated by the key.
         address = without_credentials(name)
         encode = endpoint_teacher(address, model, os.environ.get("RESIFT_TEACHER_KEY"))
-        return encode, f"{address} {model}" if model else address
-    return folder_teacher(name), str(Path(name).resolve())
+        name = f"{address} {model}" if model else address
+    else:
+        encode, name = folder_teacher(name, options.device), str(Path(name).resolve())
+        call = GPU_CALL if options.device.is_gpu else CALL
+    return Teacher(name, encode, cache, options.prefix, call)
 
 
 def _indexed(engine: OpenSearchEngine, index: str, field: str, fields: Sequence[str] | None) -> EncodedDocuments:

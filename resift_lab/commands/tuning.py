@@ -189,12 +189,12 @@ def _by_judged_queries(folder: Path, model: Model, start: Tuning) -> tuple[Value
     from resift_lab.evaluation.feedback.runs import run_feedback
     from resift_lab.evaluation.feedback.turns import METRICS, run_turns
     from resift_lab.evaluation.registry import as_system
-    from resift_lab.training.systems import LEARNERS
+    from resift_lab.training.systems import learners
 
     has_turns = any(folder.glob("turns.jsonl*"))
     collection, turns = read_conversations(folder) if has_turns else (read_collection(folder), [])
     texts = [turn.text for conversation in turns for turn in conversation] or collection.queries
-    bench = FeedbackBench(as_system(model, LEARNERS), collection.documents, texts, ServedSearch)
+    bench = FeedbackBench(as_system(model, learners()), collection.documents, texts, ServedSearch)
     bench.alpha = bench.alpha if start.alpha is None else start.alpha
     search, graded = bench.search, Graded(collection)
     assert isinstance(search, ServedSearch)

@@ -24,6 +24,7 @@ from resift.vectors.table import WordVectors
 from resift_lab.commands.corpus_texts import CorpusTexts
 from resift_lab.commands.options import (
     WholeNumber,
+    device_option,
     option_of,
     out_option,
     vectors_option,
@@ -33,9 +34,11 @@ from resift_lab.commands.options import (
 from resift_lab.commands.saved import saved_line
 from resift_lab.commands.settings import set_option
 from resift_lab.corpus import DocumentFrequencies
+from resift_lab.training.device import Device
 from resift_lab.training.distill import DistillOptions, distill, layer_vectors, read_words
 from resift_lab.training.pairs import PairOptions, read_pairs, train_on_pairs
 from resift_lab.training.refine import RefineOptions, refine, sentences
+from resift_lab.training.transformer import Transformer
 from resift_lab.training.word2vec import train_word2vec
 from resift_lab.vectors.convert import convert
 from resift_lab.vectors.mixture import AGGREGATES, mix_vectors
@@ -139,11 +142,13 @@ def export_command(source: str, out: str) -> None:
     help="A file of documents whose words are used. May be repeated.",
 )
 @option_of(DistillOptions, "dim", "Number of dimensions of the word vectors.", type=WholeNumber(1))
+@device_option
 @out_option
 def distill_command(
     folder: str,
     words: str | None,
     files: tuple[str, ...],
+    device: Device,
     out: str,
     **settings: Any,
 ) -> None:
@@ -157,10 +162,9 @@ def distill_command(
     corpus = _document_frequencies(files)
     corpus_words = [word for word, _ in corpus.frequency.most_common()] if corpus else []
     listed_words = [] if words is None else read_words(words)
+    options, model = DistillOptions(limit=_DISTILLED, **settings), Transformer(folder, device)
     with progress_bar("distilling") as progress:
-        table = distill(
-            folder, chain(corpus_words, listed_words), DistillOptions(limit=_DISTILLED, **settings), progress
-        )
+        table = distill(model, chain(corpus_words, listed_words), options, progress)
     _save(quantized(table), out)
 
 
@@ -208,6 +212,7 @@ def _parse_spelling(context: click.Context, parameter: click.Parameter, value: s
     callback=_parse_spelling,
     help="Add DIM dimensions that are computed from character n-grams, so that every word of the corpus has a vector.",
 )
+@device_option
 @out_option
 def mix_command(
     sources: list[tuple[str, float]],
@@ -215,6 +220,7 @@ def mix_command(
     words: str | None,
     aggregate: str,
     spelling: tuple[int, float] | None,
+    device: Device,
     out: str,
 ) -> None:
     """Combine tables of word vectors, or hidden layers of a transformer, into a single table.
@@ -230,16 +236,17 @@ def mix_command(
     corpus = _document_frequencies(files)
     corpus_words = [word for word, _ in corpus.frequency.most_common()] if corpus else []
     listed = [*corpus_words, *(() if words is None else read_words(words))]
-    tables = _source_tables([name for name, _ in sources], listed)
+    tables = _source_tables([name for name, _ in sources], listed, device)
     _save(mix_vectors(tables, [weight for _, weight in sources], aggregate, corpus, spelling), out)
 
 
-def _source_tables(names: Sequence[str], words: Sequence[str]) -> list[WordVectors]:
+def _source_tables(names: Sequence[str], words: Sequence[str], device: Device) -> list[WordVectors]:
     """Load the sources of a mixture. The layers of a transformer are computed in a single pass over the words.
 
     Args:
         names: The name of each source: a folder of word vectors, ``resift-en``, or ``DIR@LAYER``.
         words: The words for which the layers of transformers are computed.
+        device: The device of transformers.
 
     Returns:
         The table of each source.
@@ -253,8 +260,10 @@ def _source_tables(names: Sequence[str], words: Sequence[str]) -> list[WordVecto
         if not words:
             raise BadInput(f"the layers of {folder} need words", value=folder, expected="--corpus, --words or both")
         numbers = list(dict.fromkeys(layer[1] for layer in layers if layer and layer[0] == folder))
+        model = Transformer(folder, device)
         with progress_bar("reading words") as progress:
-            by_folder[folder] = dict(zip(numbers, layer_vectors(folder, words, numbers, progress), strict=True))
+            tables = layer_vectors(model, words, numbers, progress)
+            by_folder[folder] = dict(zip(numbers, tables, strict=True))
     return [
         load_vectors(name) if layer is None else by_folder[layer[0]][layer[1]]
         for name, layer in zip(names, layers, strict=True)
@@ -272,12 +281,14 @@ def _layer_of(name: str) -> tuple[str, int] | None:
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @vectors_option
 @fields_option
+@device_option
 @out_option
 def refine_command(
     folder: str,
     files: tuple[str, ...],
     vectors: str,
     fields: list[str] | None,
+    device: Device,
     out: str,
 ) -> None:
     """Train word vectors to imitate the sentence vectors of the sentence-transformers model in FOLDER.
@@ -287,8 +298,9 @@ def refine_command(
     the same number is drawn from each file, unless a file has fewer sentences. Needs the extra 'lab'.
     """
     texts = [CorpusTexts(Files([file]), fields) for file in files]
+    start, model = load_vectors(vectors), Transformer(folder, device)
     with progress_bar("refining") as progress:
-        table = refine(load_vectors(vectors), folder, texts, RefineOptions(limit=_SENTENCES), progress)
+        table = refine(start, model, texts, RefineOptions(limit=_SENTENCES), progress)
     _save(quantized(table), out)
 
 
@@ -304,12 +316,14 @@ def refine_command(
     help="A file of documents whose sentences keep their vectors (default: the documents of FILE). May be repeated.",
 )
 @set_option(PairOptions)
+@device_option
 @out_option
 def pairs_command(
     files: tuple[str, ...],
     vectors: str,
     teacher: str | None,
     sentence_files: tuple[str, ...],
+    device: Device,
     out: str,
     settings: dict[str, Any],
 ) -> None:
@@ -328,8 +342,9 @@ def pairs_command(
     texts: list[Iterable[str]] = [CorpusTexts(Files([file]), None) for file in sentence_files]
     texts = texts or [[document for _, document in source] for source in sources]
     anchors = sentences(texts, _SENTENCES, np.random.default_rng(options.seed)) if options.sentence_weight else []
+    start, model = load_vectors(vectors), None if teacher is None else Transformer(teacher, device)
     with progress_bar("training on pairs") as progress:
-        table = train_on_pairs(load_vectors(vectors), sources, anchors, options, teacher, progress)
+        table = train_on_pairs(start, sources, anchors, options, model, progress)
     _save(quantized(table), out)
 
 

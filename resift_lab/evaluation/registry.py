@@ -22,7 +22,7 @@ any other name         An untrained model, see :func:`resift.encoders.builders.b
 =====================  =============================================================================================
 
 ``adapted`` and ``st:FOLDER`` need modules that this package does not import. Callers pass functions that build them
-(:data:`resift_lab.training.systems.LEARNERS`).
+(:func:`resift_lab.training.systems.learners`).
 """
 
 from __future__ import annotations

@@ -12,21 +12,21 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from resift.arrays import Floats, batched
+from resift.arrays import Floats
 from resift.encoders.tables import build_table
-from resift.errors import BadInput, MissingExtra
+from resift.errors import BadInput
 from resift.text import tokenize
 from resift.vectors.table import WordVectors
 from resift_lab.training.principal import principal_components
 from resift_lab.training.progress import Progress
+from resift_lab.training.transformer import Transformer
 
 TINY = np.finfo(np.float32).tiny
-# Words between two progress reports.
-_CHUNK = 8192
+# Words between two progress reports on the CPU.
+CHUNK = 8192
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class DistillOptions:
         levels: The number of positive values (and as many negative values) to which the numbers of a vector are
             rounded, see :func:`round_rows`. Vectors with few distinct values fit into int8 and compress well. None does
             not round.
-        batch: The number of words that the encoder encodes at a time.
+        batch: The number of words that the CPU encodes at a time.
     """
 
     dim: int = 256
@@ -90,18 +90,19 @@ def round_rows(rows: Floats, levels: int) -> Floats:
 
 
 def distill(
-    model_folder: str | Path,
+    model: Transformer,
     words: Iterable[str],
     options: DistillOptions | None = None,
     progress: Progress | None = None,
 ) -> WordVectors:
-    """Distil word vectors from a local sentence-transformers model.
+    """Distil word vectors from a sentence-transformers model.
 
     The model encodes each word separately, and its vectors are reduced to their principal components. The result is the
-    same for each call with the same arguments on the same machine.
+    same for each call with the same arguments on the same machine. On a GPU, it differs from that of the CPU by
+    rounding errors.
 
     Args:
-        model_folder: The folder of the model.
+        model: The model.
         words: The words, most frequent first. Words that :func:`resift.text.tokenize` would split or shorten are
             ignored.
         options: The settings of the distillation.
@@ -111,13 +112,11 @@ def distill(
         A table with float32 vectors of ``dim`` dimensions.
 
     Raises:
-        MissingExtra: If sentence-transformers is not installed.
-        BadInput: If the folder contains no model, no word is usable, or ``dim`` is too large for the model or for the
-            number of words.
+        BadInput: If no word is usable, or ``dim`` is too large for the model or for the number of words.
     """
     options = options or DistillOptions()
     usable, dim = _usable(words, options.limit), options.dim
-    rows = encode_texts(usable, load_sentence_transformer(model_folder), options.batch, progress)
+    rows = model.encode(usable, options.batch, CHUNK, progress)
     drop = rows.shape[1] // 100
     largest = min(rows.shape[1] - drop, len(rows) - 1)
     if not 1 <= dim <= largest:
@@ -126,8 +125,8 @@ def distill(
         )
     rows = principal_components(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), TINY), dim, drop)
     info = {
-        "source": Path(model_folder).resolve().name,
-        "licence": _licence(model_folder),
+        "source": model.folder.resolve().name,
+        "licence": _licence(model.folder),
         "recipe": f"one pass a word, l2, centred, principal components {drop + 1} to {drop + dim}",
         "levels": options.levels,
         "weighting": options.weighting,
@@ -162,36 +161,16 @@ def _usable(words: Iterable[str], limit: int | None) -> list[str]:
     return list(usable)
 
 
-def encode_texts(words: Sequence[str], model: Any, batch: int, progress: Progress | None) -> Floats:
-    """Encode texts, for example single words, with a sentence-transformers model.
-
-    Args:
-        words: The V words or other texts. Each has a vector of its own.
-        model: A ``SentenceTransformer`` with D dimensions.
-        batch: Number of texts that the model encodes together.
-        progress: Function that is called with the number of encoded texts and the total number, or None.
-
-    Returns:
-        Vectors of shape (V, D).
-    """
-    parts: list[Floats] = []
-    for chunk in batched(words, _CHUNK):
-        parts.append(model.encode(chunk, batch_size=batch, convert_to_numpy=True, show_progress_bar=False))
-        if progress:
-            progress(sum(map(len, parts)), len(words))
-    return np.concatenate(parts).astype(np.float32, copy=False)
-
-
 def layer_vectors(
-    model_folder: str | Path, words: Iterable[str], layers: Sequence[int], progress: Progress | None = None
+    model: Transformer, words: Iterable[str], layers: Sequence[int], progress: Progress | None = None
 ) -> list[WordVectors]:
-    """Return word vectors from hidden layers of the transformer in a local sentence-transformers model.
+    """Return word vectors from hidden layers of the transformer in a sentence-transformers model.
 
     The transformer reads each word separately. The vector of a word in a layer is the mean of the layer's outputs for
     the pieces of the word, without special tokens.
 
     Args:
-        model_folder: The folder of the model.
+        model: The model.
         words: The words, most frequent first. Words that :func:`resift.text.tokenize` would split or shorten are
             ignored.
         layers: The numbers of the layers: 0 for the token embeddings, 1 for the first layer and so on. Negative numbers
@@ -202,82 +181,51 @@ def layer_vectors(
         A table for each of ``layers``, with vectors of the transformer's hidden size and weights of 1.
 
     Raises:
-        MissingExtra: If sentence-transformers is not installed.
-        BadInput: If the folder contains no transformer, a layer does not exist, or no word is usable.
+        BadInput: If the model contains no transformer, a layer does not exist, or no word is usable.
 
     Source:
         Cakaloglu, Xu and Raghavan 2022 (EmBoost), section 3.2, which takes the layers' outputs for the words of a text.
     """
     import torch
 
-    usable, model = _usable(words, None), load_sentence_transformer(model_folder)
-    transformer = getattr(model[0], "auto_model", None)
+    usable = _usable(words, None)
+    transformer = getattr(model.model[0], "auto_model", None)
     if transformer is None:
-        message = f"{model_folder} contains no transformer"
-        raise BadInput(message, value=str(model_folder), expected="a model with hidden layers")
+        message = f"{model.folder} contains no transformer"
+        raise BadInput(message, value=str(model.folder), expected="a model with hidden layers")
     count = transformer.config.num_hidden_layers + 1
     for layer in layers:
         if not -count <= layer < count:
-            message = f"layer {layer} of {model_folder} does not exist"
+            message = f"layer {layer} of {model.folder} does not exist"
             raise BadInput(message, value=layer, expected=f"0 to {count - 1}, or -{count} to -1")
-    parts: list[list[Floats]] = [[] for _ in layers]
     transformer.eval()
-    for chunk in batched(usable, DistillOptions.batch):
-        pieces = model.tokenizer(
-            chunk, padding=True, truncation=True, return_tensors="pt", return_special_tokens_mask=True
-        )
+
+    def encode(batch: Sequence[str]) -> Floats:
+        pieces = model.model.tokenizer(
+            list(batch), padding=True, truncation=True, return_tensors="pt", return_special_tokens_mask=True
+        ).to(model.device.torch_name)
         special = pieces.pop("special_tokens_mask")
         mask = ((1 - special) * pieces["attention_mask"]).float()[:, :, None]
         with torch.no_grad():
             hidden = transformer(**pieces, output_hidden_states=True).hidden_states
-        for part, layer in zip(parts, layers, strict=True):
-            part.append(((hidden[layer] * mask).sum(1) / mask.sum(1).clamp(min=1)).numpy())
-        if progress:
-            progress(sum(map(len, parts[0])), len(usable))
-    name = Path(model_folder).resolve().name
-    info = {"licence": _licence(model_folder), "recipe": "mean of a hidden layer's outputs, one pass a word"}
+        means = [(hidden[layer] * mask).sum(1) / mask.sum(1).clamp(min=1) for layer in layers]
+        return np.stack([mean.cpu().numpy() for mean in means], axis=1)
+
+    vectors = model.run(encode, usable, DistillOptions.batch, progress)
+    name = model.folder.resolve().name
+    info = {"licence": _licence(model.folder), "recipe": "mean of a hidden layer's outputs, one pass a word"}
     return [
-        WordVectors(usable, np.concatenate(part), info={"source": f"{name}@{layer}", **info})
-        for part, layer in zip(parts, layers, strict=True)
+        WordVectors(usable, np.ascontiguousarray(vectors[:, place]), info={"source": f"{name}@{layer}", **info})
+        for place, layer in enumerate(layers)
     ]
 
 
-def _licence(model_folder: str | Path) -> str | None:
+def _licence(folder: Path) -> str | None:
     """Return the licence that is named in the README.md of a model, or None if no licence is named.
 
     Args:
-        model_folder: The folder of the model.
+        folder: The folder of the model.
     """
-    card = Path(model_folder) / "README.md"
+    card = folder / "README.md"
     match = re.search(r"^license:\s*(\S+)", card.read_text("utf-8") if card.is_file() else "", re.MULTILINE)
     return match and match[1]
-
-
-def load_sentence_transformer(folder: str | Path) -> Any:
-    """Load a sentence-transformers model from a local folder to run on the CPU. Nothing is downloaded.
-
-    Args:
-        folder: The folder of the model.
-
-    Returns:
-        A ``SentenceTransformer``.
-
-    Raises:
-        MissingExtra: If sentence-transformers is not installed.
-        BadInput: If the folder contains no model.
-    """
-    try:
-        from sentence_transformers import SentenceTransformer
-    except ImportError as error:
-        # needs_extra would print the name of the module, sentence_transformers, instead of the package's name.
-        raise MissingExtra("distilling needs sentence-transformers: pip install 'resift[lab]'") from error
-    try:
-        if not any(Path(folder, name).is_file() for name in ("modules.json", "config.json")):
-            raise FileNotFoundError("there is no modules.json and no config.json")
-        return SentenceTransformer(str(folder), device="cpu", local_files_only=True)
-    except Exception as error:  # its loaders raise nearly anything on a damaged folder
-        raise BadInput(
-            f"{folder} cannot be loaded: {error}",
-            value=str(folder),
-            expected="the folder of a sentence-transformers model",
-        ) from error

@@ -39,10 +39,11 @@ from resift.vectors.table import WordVectors
 from resift_lab.corpus import count_documents, document_frequency, sparse_counts
 from resift_lab.training.adam import Adam, remaining_rate
 from resift_lab.training.contrastive import info_nce_gradients
-from resift_lab.training.distill import encode_texts, load_sentence_transformer, round_rows
+from resift_lab.training.distill import CHUNK, DistillOptions, round_rows
 from resift_lab.training.documents import used_columns
 from resift_lab.training.fitting import cosine_gradients
 from resift_lab.training.progress import Progress, StepCounter
+from resift_lab.training.transformer import Transformer
 from resift_lab.training.unseen import LinearMap
 
 if TYPE_CHECKING:
@@ -60,8 +61,6 @@ _MAX_WORDS = 300
 # left out, because the teacher's vectors of single function words mean little.
 _MAPPED_WORDS = 8000
 _SKIPPED_WORDS = 100
-# Number of words that the teacher encodes together.
-_ENCODED_TOGETHER = 256
 _TINY = 1e-9
 _EXPECTED_LINE = '{"query": "...", "document": "..."}'
 
@@ -202,7 +201,7 @@ def train_on_pairs(
     sources: Sequence[Sequence[Pair]],
     sentences: Sequence[str],
     options: PairOptions | None = None,
-    teacher_folder: str | Path | None = None,
+    teacher: Transformer | None = None,
     progress: Progress | None = None,
 ) -> WordVectors:
     """Train word vectors and weights so that queries have vectors similar to those of their documents.
@@ -217,21 +216,21 @@ def train_on_pairs(
         sentences: The sentences that should keep their vectors. At least eight need a word with a vector. Not used if
             ``options.sentence_weight`` is 0.
         options: The settings of the training.
-        teacher_folder: The folder of a sentence-transformers model, which provides vectors for words of the pairs that
-            the table does not contain. Without it, no words are added.
-        progress: A function that is called with the number of finished training steps and the total number.
+        teacher: A model that provides vectors for words of the pairs that the table does not contain. Without it, no
+            words are added.
+        progress: A function that is called with the number of finished steps and the total number. Each word that the
+            teacher encodes is a step, and each batch of pairs.
 
     Returns:
         A table of the same words, followed by the new words, with float32 vectors of the same number of dimensions. The
         vectors have unit length before they are rounded.
 
     Raises:
-        MissingExtra: If sentence-transformers is not installed and there is a teacher.
-        BadInput: If there are too few pairs or sentences, or the teacher's folder contains no model.
+        BadInput: If there are too few pairs or sentences.
     """
-    options = options or PairOptions()
-    if teacher_folder is not None:
-        vectors = _with_new_words(vectors, sources, teacher_folder, options)
+    options, steps = options or PairOptions(), StepCounter(progress, 0)
+    if teacher is not None:
+        vectors = _with_new_words(vectors, sources, teacher, options, steps)
     counted_sources = [source for pairs in sources if len(source := CountedPairs.from_texts(vectors, pairs)) > 1]
     count = sum(map(len, counted_sources))
     if count < _MIN_PAIRS:
@@ -245,7 +244,7 @@ def train_on_pairs(
     anchors = _Anchors.from_texts(start, sentences) if options.sentence_weight else None
     seeds = range(options.seed, options.seed + options.runs)
     trainings = [_Training(start, counted_sources, anchors, options, seed) for seed in seeds]
-    steps = StepCounter(progress, sum(len(training.plan) for training in trainings))
+    steps.total = steps.done + sum(len(training.plan) for training in trainings)
     runs = [training.fit(steps.advance) for training in trainings]
     matrices = [side for source in counted_sources for side in (source.queries, source.documents)]
     matrices += [anchors.counts] if anchors else []
@@ -264,7 +263,11 @@ def train_on_pairs(
 
 
 def _with_new_words(
-    vectors: WordVectors, sources: Sequence[Sequence[Pair]], teacher_folder: str | Path, options: PairOptions
+    vectors: WordVectors,
+    sources: Sequence[Sequence[Pair]],
+    teacher: Transformer,
+    options: PairOptions,
+    steps: StepCounter,
 ) -> WordVectors:
     """Add words of the pairs to a table, with the teacher's vectors in the space of the table.
 
@@ -274,23 +277,21 @@ def _with_new_words(
     Args:
         vectors: The table.
         sources: The pairs of each source.
-        teacher_folder: The folder of the teacher, a sentence-transformers model.
+        teacher: The model that encodes the words.
         options: The settings of the training, which limit the number of new words.
+        steps: A counter of the words that the teacher encodes. Its total is set to twice the number of these words,
+            because the number of training steps is not known yet.
 
     Returns:
         A table of the same words, followed by the new words, most frequent first. The table itself if there are no new
         words.
-
-    Raises:
-        MissingExtra: If sentence-transformers is not installed.
-        BadInput: If the folder contains no model.
     """
-    teacher = load_sentence_transformer(teacher_folder)
     words = _new_words(vectors, sources, options)
     if not words:
         return vectors
     mapped = vectors.words[_SKIPPED_WORDS : _SKIPPED_WORDS + _MAPPED_WORDS] or vectors.words
-    encoded = encode_texts([*mapped, *words], teacher, _ENCODED_TOGETHER, None)
+    steps.total = 2 * (len(mapped) + len(words))
+    encoded = teacher.encode([*mapped, *words], DistillOptions.batch, CHUNK, steps.stage())
     rows = unit_rows(vectors.rows())
     mapped_rows = rows[[vectors.index[word] for word in mapped]]
     linear_map = LinearMap(WordVectors([*mapped, *words], encoded), mapped, mapped_rows, np.ones(len(mapped)))

@@ -10,30 +10,30 @@ needed. The teacher's vectors are first rotated into the space of the word vecto
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice, pairwise, zip_longest
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from resift.arrays import Floats, batched
+from resift.arrays import Floats
 from resift.encoders.tables import replace_rows
 from resift.errors import BadInput
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
-from resift_lab.training.distill import load_sentence_transformer, round_rows
+from resift_lab.training.distill import round_rows
 from resift_lab.training.documents import word_counts
 from resift_lab.training.fitting import FitOptions, fit_rows
 from resift_lab.training.progress import Progress
+from resift_lab.training.transformer import Transformer
 
 # Minimum and maximum number of words in a sentence.
 _MIN_WORDS = 4
 _MAX_WORDS = 40
 # Smallest number of sentences to train on.
 _MIN_SENTENCES = 14
-# Sentences between two progress reports.
+# Number of sentences that the CPU encodes together, and between two progress reports.
+_BATCH = 64
 _CHUNK = 2048
 # Characters of tables, rulers, quotations and e-mail addresses. Sentences with these characters are skipped.
 _NO_PROSE = re.compile(r"[>|=_*]{2}|@")
@@ -100,7 +100,7 @@ def _prose(texts: Iterable[str]) -> Iterator[str]:
 
 def refine(
     vectors: WordVectors,
-    model_folder: str | Path,
+    teacher: Transformer,
     sources: Iterable[Iterable[str]],
     options: RefineOptions | None = None,
     progress: Progress | None = None,
@@ -111,7 +111,7 @@ def refine(
 
     Args:
         vectors: The word vectors to start from.
-        model_folder: The folder of the teacher, a sentence-transformers model.
+        teacher: The model that encodes sentences.
         sources: The sources of sentences, each of which is a sequence of texts. Sentences are drawn from the sources in
             turn.
         options: The settings of the refinement.
@@ -122,8 +122,7 @@ def refine(
         A table with the same words and float32 vectors of the same number of dimensions.
 
     Raises:
-        MissingExtra: If sentence-transformers is not installed.
-        BadInput: If the folder contains no model, or the texts contain too few sentences.
+        BadInput: If the texts contain too few sentences.
     """
     options = options or RefineOptions()
     chosen = sentences(sources, options.limit, np.random.default_rng(options.seed))
@@ -133,15 +132,15 @@ def refine(
             f"there are only {count} sentences to refine on", value=count, expected=f"{_MIN_SENTENCES} or more"
         )
 
-    def report_encoding(done: int) -> None:
+    def report_encoding(done: int, total: int) -> None:
         if progress:
-            progress(done, 2 * count)
+            progress(done, 2 * total)
 
     def report_fitting(done: int, steps: int) -> None:
         if progress:
             progress(round(count * (1 + done / steps)), 2 * count)
 
-    targets = _encoded(chosen, load_sentence_transformer(model_folder), report_encoding)
+    targets = unit_rows(teacher.encode(chosen, _BATCH, _CHUNK, report_encoding))
     fit_options = FitOptions(epochs=options.epochs, rate=options.rate, seed=options.seed)
     rows, weights = _fitted(vectors, chosen, targets, fit_options, report_fitting)
     info = {
@@ -199,21 +198,3 @@ def procrustes_map(source: Floats, target: Floats) -> Floats:
     """
     left, _, right = np.linalg.svd(source.T.astype(np.float64) @ target, full_matrices=False)
     return np.asarray(left @ right, np.float32)
-
-
-def _encoded(texts: list[str], teacher: Any, report: Callable[[int], None]) -> Floats:
-    """Compute the teacher's vector of each sentence. The teacher is a sentence-transformers model.
-
-    Args:
-        texts: The n sentences.
-        teacher: A ``SentenceTransformer`` with T dimensions.
-        report: A function that is called repeatedly with the number of sentences that have been encoded so far.
-
-    Returns:
-        Unit vectors of shape (n, T).
-    """
-    chunks: list[Floats] = []
-    for chunk in batched(texts, _CHUNK):
-        chunks.append(teacher.encode(chunk, batch_size=64, convert_to_numpy=True, show_progress_bar=False))
-        report(sum(map(len, chunks)))
-    return unit_rows(np.concatenate(chunks))

@@ -1,25 +1,25 @@
 """Systems for evaluation that depend on training modules.
 
-Callers pass :data:`LEARNERS` to :func:`resift_lab.evaluation.registry.build_system`.
+Callers pass the result of :func:`learners` to :func:`resift_lab.evaluation.registry.build_system`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 from resift.arrays import Floats
 from resift.encoders.builders import build_model
 from resift.errors import BadInput
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
-from resift_lab.evaluation.registry import Learner, Source
+from resift_lab.evaluation.registry import Learner
 from resift_lab.evaluation.system import Encoder
-from resift_lab.training.distill import load_sentence_transformer
+from resift_lab.training.device import Device
 from resift_lab.training.options import AdaptOptions
 from resift_lab.training.progress import Progress
 from resift_lab.training.self_supervised import adapt
+from resift_lab.training.transformer import Transformer
 
 # A context manager that shows a progress bar and returns the function to report progress with.
 Bar = AbstractContextManager[Progress | None]
@@ -99,31 +99,29 @@ class Adapted:
         return self._model.encode(texts)
 
 
-def sentence_transformer(folder: str) -> Encoder:
+def sentence_transformer(folder: str, device: Device | None = None) -> Encoder:
     """Load a sentence-transformers model as a retrieval system. Its vectors have unit length.
 
     Args:
         folder: The local folder of the model.
+        device: The device of the model. None means a GPU if torch finds one, and the CPU otherwise.
 
     Raises:
         MissingExtra: If sentence-transformers is not installed.
         BadInput: If the folder contains no model.
     """
-    model = load_sentence_transformer(folder)
-
-    def encode(texts: Sequence[str]) -> Floats:
-        vectors: Any = model.encode(list(texts), batch_size=32, convert_to_numpy=True, show_progress_bar=False)
-        return unit_rows(vectors)
-
-    return Encoder(encode)
+    model = Transformer(folder, device)
+    return Encoder(lambda texts: unit_rows(model.encode(texts, batch=32)))
 
 
-def _adapted(source: Source, options: str) -> Adapted:
-    return Adapted(source.table(), source.seed)
+def learners(device: Device | None = None, bar: Callable[[], Bar] = nullcontext) -> dict[str, Learner]:
+    """Return the functions that build the systems ``adapted`` and ``st``, by these names.
 
-
-def _sentence_transformer(source: Source, options: str) -> Encoder:
-    return sentence_transformer(options)
-
-
-LEARNERS: dict[str, Learner] = {"adapted": _adapted, "st": _sentence_transformer}
+    Args:
+        device: The device of sentence-transformers models. None means a GPU if torch finds one, and the CPU otherwise.
+        bar: A function that returns a context manager, which shows the progress of adapting word vectors.
+    """
+    return {
+        "adapted": lambda source, _: Adapted(source.table(), source.seed, bar),
+        "st": lambda _, folder: sentence_transformer(folder, device),
+    }

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,15 @@ from urllib3.exceptions import HTTPError
 from resift.arrays import Floats, batched
 from resift.errors import BadInput, TeacherUnavailable, shorten
 from resift.vectors.similarity import unit_rows
-from resift_lab.training.distill import load_sentence_transformer
+from resift_lab.training.device import Device
 from resift_lab.training.progress import Progress
+from resift_lab.training.transformer import Transformer
 
 # A function that maps texts to vectors of shape (n, D).
 Encode = Callable[[Sequence[str]], Floats]
-# Texts per call of a teacher.
+# Texts per call of a teacher, and of a teacher on a GPU.
 CALL = 64
+GPU_CALL = 2048
 # Timeout of a request to an endpoint in seconds, the number of retries, and the statuses that are retried.
 _SECONDS = 120.0
 _RETRIES = 4
@@ -39,13 +42,16 @@ class Teacher:
 
     Args:
         name: The name of the model, which is part of the cache's keys.
-        encode: The function that encodes at most :data:`CALL` texts.
+        encode: The function that encodes at most ``call`` texts.
         cache: The folder of the cache, or None to cache nothing.
         prefix: A string to put before each text, such as "query: ".
+        call: The maximum number of texts per call of ``encode``. The vectors of a call are cached in one file.
     """
 
-    def __init__(self, name: str, encode: Encode, cache: Path | None = None, prefix: str = "") -> None:
-        self.name, self._encode, self._cache, self._prefix = name, encode, cache, prefix
+    def __init__(
+        self, name: str, encode: Encode, cache: Path | None = None, prefix: str = "", call: int = CALL
+    ) -> None:
+        self.name, self._encode, self._cache, self._prefix, self._call = name, encode, cache, prefix, call
         # Dimensions of the first vectors, which all others must have.
         self._dim: int | None = None
 
@@ -65,7 +71,7 @@ class Teacher:
             TeacherUnavailable: If the teacher is an endpoint that does not respond or returns no vectors.
         """
         calls: list[Floats] = []
-        for call in batched(texts, CALL):
+        for call in batched(texts, self._call):
             calls.append(self._cached([self._prefix + text for text in call]))
             dim = calls[-1].shape[1]
             self._dim = self._dim or dim
@@ -92,7 +98,7 @@ class Teacher:
         """Read the vectors of texts from the cache. If they are not cached yet, encode the texts and store the vectors.
 
         Args:
-            texts: The n texts, at most :data:`CALL`.
+            texts: The n texts of a call.
 
         Returns:
             Vectors of shape (n, D) for D dimensions.
@@ -116,7 +122,7 @@ class Teacher:
         """Encode texts with the teacher, check its vectors, and scale them to unit length.
 
         Args:
-            texts: The n texts, at most :data:`CALL`.
+            texts: The n texts of a call.
 
         Returns:
             Vectors of shape (n, D) for D dimensions. Each is a unit vector or a zero vector.
@@ -137,23 +143,18 @@ class Teacher:
         return unit_rows(vectors / np.where(largest > 0, largest, 1))
 
 
-def folder_teacher(folder: str) -> Encode:
+def folder_teacher(folder: str, device: Device | None = None) -> Encode:
     """Return a function that encodes texts with a sentence-transformers model in a local folder.
 
     Args:
         folder: The folder of the model.
+        device: The device of the model. None means a GPU if torch finds one, and the CPU otherwise.
 
     Raises:
         MissingExtra: If sentence-transformers is not installed.
         BadInput: If the folder contains no model.
     """
-    model = load_sentence_transformer(folder)
-
-    def encode(texts: Sequence[str]) -> Floats:
-        vectors: Floats = model.encode(list(texts), batch_size=CALL, convert_to_numpy=True, show_progress_bar=False)
-        return vectors
-
-    return encode
+    return partial(Transformer(folder, device).encode, batch=CALL)
 
 
 def endpoint_teacher(url: str, model: str | None, key: str | None) -> Encode:

@@ -17,17 +17,18 @@ from resift.encoders.tables import quantized, weights_by_rank
 from resift.errors import BadInput, MissingExtra
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
+from resift_lab.training.device import Device
 from resift_lab.training.distill import (
     DistillOptions,
     distill,
     layer_vectors,
-    load_sentence_transformer,
     read_words,
     round_rows,
 )
 from resift_lab.training.fitting import FitOptions
 from resift_lab.training.principal import principal_components
 from resift_lab.training.refine import RefineOptions, _fitted, procrustes_map, refine, sentences
+from resift_lab.training.transformer import Transformer
 
 WORDS = ["the", "of", "ship", "ships", "harbour", "sea", "wind", "sail", "rope", "mast", "deck", "port"]
 
@@ -42,9 +43,15 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_shapes_weights_and_provenance(model_folder: Path) -> None:
+@pytest.fixture(scope="module")
+def model(model_folder: Path) -> Transformer:
+    """Return the model on the CPU."""
+    return Transformer(model_folder, Device("cpu"))
+
+
+def test_shapes_weights_and_provenance(model: Transformer) -> None:
     done: list[tuple[int, int]] = []
-    vectors = distill(model_folder, WORDS, DistillOptions(dim=4), progress=lambda *counts: done.append(counts))
+    vectors = distill(model, WORDS, DistillOptions(dim=4), progress=lambda *counts: done.append(counts))
     assert vectors.words == WORDS
     assert vectors.matrix.shape == (12, 4)
     assert vectors.matrix.dtype == np.float32
@@ -60,11 +67,11 @@ def test_shapes_weights_and_provenance(model_folder: Path) -> None:
     }
 
 
-def test_layers_are_the_means_of_hidden_states(model_folder: Path) -> None:
-    first, last = layer_vectors(model_folder, ["ab", "abc", "two words", "ab"], [0, -1])
+def test_layers_are_the_means_of_hidden_states(model: Transformer) -> None:
+    first, last = layer_vectors(model, ["ab", "abc", "two words", "ab"], [0, -1])
     assert first.words == last.words == ["ab", "abc"]
     assert (first.info["source"], last.info["source"]) == ("tiny@0", "tiny@-1")
-    transformer = load_sentence_transformer(model_folder)[0]
+    transformer = model.model[0]
     pieces = transformer.tokenizer("abc", return_tensors="pt")
     with torch.no_grad():
         states = transformer.auto_model(**pieces, output_hidden_states=True).hidden_states
@@ -73,12 +80,10 @@ def test_layers_are_the_means_of_hidden_states(model_folder: Path) -> None:
         np.testing.assert_allclose(table.rows()[1], hidden[0, 1:-1].mean(0).numpy(), atol=1e-5)
 
 
-def test_a_layer_that_does_not_exist_is_refused(model_folder: Path, tmp_path: Path) -> None:
+def test_a_layer_that_does_not_exist_is_refused(model: Transformer) -> None:
     for layer in (2, -3):
         with pytest.raises(BadInput, match=f"layer {layer} of .* does not exist"):
-            layer_vectors(model_folder, ["ab"], [layer])
-    with pytest.raises(BadInput, match="cannot be loaded"):
-        layer_vectors(tmp_path, ["ab"], [0])
+            layer_vectors(model, ["ab"], [layer])
 
 
 def test_layers_are_mixed_with_tables(model_folder: Path, tmp_path: Path) -> None:
@@ -108,8 +113,8 @@ def test_layers_need_words(model_folder: Path, tmp_path: Path) -> None:
     assert "need words" in result.output
 
 
-def test_rows_are_centred_and_ordered_by_variance(model_folder: Path) -> None:
-    rows = distill(model_folder, WORDS, DistillOptions(dim=8, levels=None)).rows()
+def test_rows_are_centred_and_ordered_by_variance(model: Transformer) -> None:
+    rows = distill(model, WORDS, DistillOptions(dim=8, levels=None)).rows()
     assert np.abs(rows.mean(axis=0)).max() < 1e-6
     variance = rows.var(axis=0)
     assert (np.diff(variance) <= 0).all()
@@ -118,30 +123,30 @@ def test_rows_are_centred_and_ordered_by_variance(model_folder: Path) -> None:
     assert np.abs(covariance - np.diag(np.diag(covariance))).max() < 1e-5
 
 
-def test_distilling_again_writes_the_same_bytes(model_folder: Path, tmp_path: Path) -> None:
+def test_distilling_again_writes_the_same_bytes(model: Transformer, tmp_path: Path) -> None:
     for name in ("one", "two"):
-        quantized(distill(model_folder, WORDS, DistillOptions(dim=5, weighting="sif"))).save(tmp_path / name)
+        quantized(distill(model, WORDS, DistillOptions(dim=5, weighting="sif"))).save(tmp_path / name)
     for file in sorted((tmp_path / "one").iterdir()):
         assert file.read_bytes() == (tmp_path / "two" / file.name).read_bytes()
     assert WordVectors.load(tmp_path / "one").info["weighting"] == "sif"
 
 
-def test_unusable_and_repeated_words_do_not_count(model_folder: Path) -> None:
+def test_unusable_and_repeated_words_do_not_count(model: Transformer) -> None:
     noisy = ["", ",", "the", "The", "o'clock", "two words", *WORDS]
-    assert distill(model_folder, iter(noisy), DistillOptions(dim=3, limit=6)).words == WORDS[:6]
+    assert distill(model, iter(noisy), DistillOptions(dim=3, limit=6)).words == WORDS[:6]
 
 
 @pytest.mark.parametrize("dim", [0, -1, 12, 17])
-def test_too_many_dimensions_are_refused(model_folder: Path, dim: int) -> None:
+def test_too_many_dimensions_are_refused(model: Transformer, dim: int) -> None:
     with pytest.raises(BadInput) as caught:
-        distill(model_folder, WORDS, DistillOptions(dim=dim))
+        distill(model, WORDS, DistillOptions(dim=dim))
     assert caught.value.expected == "1 to 11"
 
 
 @pytest.mark.parametrize("words", [[], ["", "...", "a b"]])
-def test_no_usable_word(tmp_path: Path, words: list[str]) -> None:
+def test_no_usable_word(model: Transformer, words: list[str]) -> None:
     with pytest.raises(BadInput, match="no usable word"):
-        distill(tmp_path, words)
+        distill(model, words)
 
 
 @pytest.mark.parametrize("content", [None, "{", "{}", "[]"])
@@ -150,7 +155,7 @@ def test_bad_folder(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "config.json").write_text(content, "utf-8")
     with pytest.raises(BadInput) as caught:
-        distill(tmp_path, WORDS, DistillOptions(dim=4))
+        Transformer(tmp_path)
     assert caught.value.expected == "the folder of a sentence-transformers model"
 
 
@@ -177,7 +182,7 @@ def test_words_of_documents_come_before_words_of_a_list(model_folder: Path, tmp_
 def test_missing_extra_names_the_pip_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(MissingExtra, match=r"pip install 'resift\[lab\]'"):
-        distill(tmp_path, WORDS, DistillOptions(dim=4))
+        Transformer(tmp_path)
 
 
 def test_principal_components_of_a_known_plane() -> None:
@@ -256,20 +261,20 @@ def test_procrustes_map_restores_a_rotation(size: int) -> None:
     np.testing.assert_allclose(procrustes_map((rows @ axes.T).astype(np.float32), rows), axes, atol=1e-5)
 
 
-def test_refined_vectors_follow_the_model(model_folder: Path) -> None:
-    start = distill(model_folder, WORDS, DistillOptions(dim=4))
+def test_refined_vectors_follow_the_model(model: Transformer) -> None:
+    start = distill(model, WORDS, DistillOptions(dim=4))
     texts = [f"the {a} of the {b}. A {b} and the {c} of sea" for a in WORDS[2:] for b in WORDS[2:] for c in WORDS[6:]]
     done: list[tuple[int, int]] = []
     refined = refine(
-        start, model_folder, [texts], RefineOptions(limit=100, epochs=2), progress=lambda *counts: done.append(counts)
+        start, model, [texts], RefineOptions(limit=100, epochs=2), progress=lambda *counts: done.append(counts)
     )
     assert refined.words == start.words
     assert (refined.rows() != start.rows()).any()
     assert (refined.weights != start.weights).any()
-    whole = refine(start, model_folder, [texts], RefineOptions(limit=100, epochs=2, levels=None))
+    whole = refine(start, model, [texts], RefineOptions(limit=100, epochs=2, levels=None))
     assert (round_rows(whole.rows(), 31) == refined.rows()).all()
     assert (whole.rows() != refined.rows()).any()
     assert "on 100 sentences" in refined.info["refined"]
     assert [first for first, _ in done] == sorted(first for first, _ in done)
     with pytest.raises(BadInput, match="1 sentences"):
-        refine(start, model_folder, [["one sentence of words"]])
+        refine(start, model, [["one sentence of words"]])

@@ -18,7 +18,9 @@ from resift.errors import BadInput
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 from resift_lab.corpus import sparse_counts
+from resift_lab.training.device import Device
 from resift_lab.training.pairs import Pair, PairOptions, _with_unseen, read_pairs, train_on_pairs
+from resift_lab.training.transformer import Transformer
 
 TOPICS = 20
 OPTIONS = PairOptions(epochs=12, batch=32, rate=0.02, sentence_weight=0, runs=1, levels=0)
@@ -120,22 +122,28 @@ def test_vectors_are_rounded_to_the_number_of_levels(start: WordVectors) -> None
 
 
 @pytest.fixture(scope="module")
-def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of a sentence-transformers model of one layer, with random weights."""
+def teacher(tmp_path_factory: pytest.TempPathFactory) -> Transformer:
+    """Return a sentence-transformers model of one layer, with random weights."""
     folder = tmp_path_factory.mktemp("models") / "tiny"
     letters = "abcdefghijklmnopqrstuvwxyz"
     save_sentence_transformer(folder, [*letters, *(f"##{letter}" for letter in letters)])
-    return folder
+    return Transformer(folder, Device("cpu"))
 
 
-def test_a_teacher_adds_the_words_that_several_texts_contain(start: WordVectors, teacher: Path) -> None:
+def test_a_teacher_adds_the_words_that_several_texts_contain(start: WordVectors, teacher: Transformer) -> None:
     pairs = topic_pairs(80, seed=0)
     both = [(query, f"{document} lantern 1984") for query, document in pairs[:40]]
     rare = [(query, f"{document} unique") for query, document in pairs[:1]]
     product = [(query, f"{document} productname") for query, document in pairs[:40]]
     options = replace(OPTIONS, epochs=1, min_count=5)
-    table = train_on_pairs(start, [[*both, *product], [*both, *rare]], [], options, teacher)
+    progress: list[tuple[int, int]] = []
+    sources = [[*both, *product], [*both, *rare]]
+    table = train_on_pairs(start, sources, [], options, teacher, lambda *counts: progress.append(counts))
     assert table.words == [*start.words, "lantern"]
+    assert [done for done, _ in progress] == sorted(done for done, _ in progress)
+    assert all(done <= total for done, total in progress)
+    assert progress[0][0] == len(start) - 100 + 1, "the teacher encodes the new word and words of the table"
+    assert progress[-1][0] == progress[-1][1]
     assert np.isfinite(table.rows()).all()
     # If there is only one source, a word may occur in it alone.
     alone = train_on_pairs(start, [[*both, *product, *rare]], [], options, teacher)
