@@ -194,7 +194,7 @@ def explain_moves(
     judged_vectors = np.stack([document.vector for document in documents])
     similarities = unit_rows(vectors * feedback.mask) @ unit_rows(judged_vectors * feedback.mask).T
     nearest = (similarities * np.abs(feedback.grades)).argmax(axis=1)
-    largest = similarities[np.arange(len(vectors)), nearest].astype(float).round(6)
+    largest = similarities[np.arange(len(vectors)), nearest].astype(float).round(4)
     agrees = (np.asarray(moved) * feedback.grades[nearest] > 0) & (largest > 0)
     reasons: list[dict[str, Any] | None] = []
     for position, similarity, places, is_reason in zip(

@@ -274,7 +274,7 @@ def _similarities(model: Model, rewritten: Rewritten, vectors: Sequence[Floats])
 
 
 def add_reasons(
-    rewritten: Rewritten, hits: Hits, vectors: Sequence[Floats | None], start: int, plain_hits: Hits
+    rewritten: Rewritten, hits: Hits, vectors: Sequence[Floats | None], start: int, earlier_hits: Hits
 ) -> None:
     """Add to each hit the relevance judgement that changed its rank, as ``resift.because``.
 
@@ -285,7 +285,7 @@ def add_reasons(
         hits: The hits of the requested page. They are modified in place, and must already have the key ``resift``.
         vectors: The vector of each hit, of shape (n_dimensions,), or None for a hit without a vector.
         start: The number of hits before the page.
-        plain_hits: The top hits of the same search without rewriting, for comparison.
+        earlier_hits: The top hits of the same search without a session, for comparison.
     """
     for hit in hits:
         hit["resift"]["because"] = None
@@ -296,13 +296,13 @@ def add_reasons(
     feedback = rewritten.knowledge.feedback if moved_field is None else moved_field[1]
     if feedback is None or not rows:
         return
-    plain_ranks = {hit_key(hit): rank for rank, hit in enumerate(plain_hits, 1)}
+    earlier_ranks = {hit_key(hit): rank for rank, hit in enumerate(earlier_hits, 1)}
     gained_ranks = []
     for row in rows:
         rank = start + row + 1
-        # A hit that is not among the plain hits was at least behind all of them.
-        worst_rank = max(len(plain_hits), rank) + 1
-        gained_ranks.append(plain_ranks.get(hit_key(hits[row]), worst_rank) - rank)
+        # A hit that is not among the earlier hits was at least behind all of them.
+        worst_rank = max(len(earlier_hits), rank) + 1
+        gained_ranks.append(earlier_ranks.get(hit_key(hits[row]), worst_rank) - rank)
     matrix = np.stack([vector for vector in vectors if vector is not None])
     reasons = explain_moves(feedback, rewritten.knowledge.documents, matrix, gained_ranks)
     for row, reason in zip(rows, reasons, strict=True):

@@ -78,7 +78,7 @@ LEXICAL_SESSION_WINDOW = 500
 _WIDENED_WINDOW = 200
 _WIDENED_KNN = 100
 # Keys of a search body that decide which hits a search has, and in which order, besides the query.
-_RANKING_KEYS = ("post_filter", "min_score", "rescore", "indices_boost")
+_RANKING_KEYS = ("query", "post_filter", "min_score", "rescore", "indices_boost")
 
 
 class SearchService:
@@ -575,20 +575,20 @@ class SearchService:
         is_reranked = reranking is not None or rewritten.is_reranked
         needs_vectors = is_reranked and search.reasons
         # The ranks that a hit gained tell which judgement moved the hit.
-        needs_plain = search.reasons and rewritten.knowledge.feedback is not None
+        compares = search.reasons and rewritten.knowledge.feedback is not None
         bodies = [self._run_body(parsed, rewritten, reranking)]
-        if needs_plain:
-            bodies.append(self._plain_body(parsed, rewritten))
+        if compares:
+            bodies.append(self._body_without_session(parsed, rewritten))
         moved_field = rewritten.moved_field
         vector_field = parsed.info.vector_field if moved_field is None else moved_field[0]
-        result, *plain = self._run(search, bodies, vector_field if needs_vectors else None)
+        result, *before = self._run(search, bodies, vector_field if needs_vectors else None)
         facets = self._facets(parsed, bodies[0])
         if needs_vectors:
             add_similarities(self.model, rewritten, result.hits, result.vectors)
         if reranking is not None:
             result = reranked_page(self.engine, reranking, parsed, rewritten, result)
-        if is_reranked and needs_plain:
-            add_reasons(rewritten, result.hits, result.vectors, body["from"], plain[0].hits)
+        if is_reranked and compares:
+            add_reasons(rewritten, result.hits, result.vectors, body["from"], before[0].hits)
         ranking = self._ranking(rewritten, reranking) if is_reranked else {"reranked": False}
         return Answer(result, {**ranking, **_outcome_details(rewritten), **facets})
 
@@ -602,32 +602,32 @@ class SearchService:
             rewritten: The rewritten search.
             reranking: How the hits are reordered by their texts, or None.
         """
-        body = rewritten.body
-        if rewritten.outcome is Outcome.NOTHING_TO_ADD and not rewritten.in_place:
-            # The name keeps a search pipeline of the index from rewriting the body once more.
-            body = {**body, "query": named_query(parsed.query)}
+        body = _named_if_unchanged(parsed.query, rewritten)
         if reranking is None:
             return body
         return {**body, "from": 0, "size": max(reranking.window_size, body["from"] + body["size"])}
 
-    def _plain_body(self, parsed: ParsedSearch, rewritten: Rewritten) -> Body:
-        """Return the body of the same search without rewriting, which requests only the ids of hits.
+    def _body_without_session(self, parsed: ParsedSearch, rewritten: Rewritten) -> Body:
+        """Return the body of the same search without its session, which requests only the ids of hits.
 
-        The service compares these hits with the hits of the rewritten search, to report how feedback changed their
-        ranks. The body requests at least as many hits as the rescore window of the rewritten search contains, because
-        rescoring can move any hit in the window.
+        The service compares these hits with the hits of the search in the session, to report how feedback changed their
+        ranks. The body requests at least as many hits as the rescore window of the search in the session contains,
+        because rescoring can move any hit in the window.
 
         Args:
             parsed: The search request and its parsed body.
-            rewritten: The rewritten search.
+            rewritten: The search, rewritten with the feedback of its session.
         """
-        body = parsed.query.body
+        search, query = parsed.search, parsed.query
+        options = structs.replace(options_of(search, query), session=None, client=None)
+        by_words = rewritten.knowledge.vector is None
+        before = self.rewritten(parsed.info, query, options, search.headers, without_vectors=by_words)
+        body = _named_if_unchanged(query, before)
         # In place, there is no window. The scores of a ``hybrid`` query depend on the number of requested hits.
         window_size = 0 if rewritten.in_place else rewritten.options.window_size
-        size = min(max(window_size, body["from"] + body["size"]), MAX_RESULTS)
+        size = min(max(window_size, query.body["from"] + query.body["size"]), MAX_RESULTS)
         ranking = {name: body[name] for name in _RANKING_KEYS if name in body}
-        page = {"query": named_query(parsed.query), "from": 0, "size": size}
-        return {**ranking, **page, "_source": False, "track_total_hits": False}
+        return {**ranking, "from": 0, "size": size, "_source": False, "track_total_hits": False}
 
     def _run(self, search: Search, bodies: list[Body], vector_field: str | None) -> list[SearchResult]:
         """Send one or more search bodies to the engine, in a single request.
@@ -690,6 +690,20 @@ class SearchService:
             "window": 0 if rewritten.in_place else window_size,
             "session": options.session if has_feedback else None,
         }
+
+
+def _named_if_unchanged(query: Query, rewritten: Rewritten) -> Body:
+    """Return the body of a rewritten search, with a name if there was nothing to rewrite.
+
+    The name keeps a search pipeline of the index from rewriting the body once more.
+
+    Args:
+        query: The parsed search body.
+        rewritten: The rewritten search.
+    """
+    if rewritten.outcome is Outcome.NOTHING_TO_ADD and not rewritten.in_place:
+        return {**rewritten.body, "query": named_query(query)}
+    return rewritten.body
 
 
 def _late_reranking(late: LateInteraction | None, rewritten: Rewritten) -> Reranking | None:
