@@ -144,6 +144,11 @@ def blog(opensearch_url: str) -> Iterator[OpenSearch]:
         resift.uninstall(opensearch_url).run()
 
 
+def without_counts(text: str) -> str:
+    """Replace the number of ML Commons' default patterns, which depends on the version of OpenSearch."""
+    return re.sub(r"\d+ patterns", "… patterns", text)
+
+
 def test_five_commands_from_an_empty_cluster_take_less_than_five_minutes(
     blog: OpenSearch, here: Path, opensearch_url: str
 ) -> None:
@@ -163,7 +168,7 @@ def test_five_commands_from_an_empty_cluster_take_less_than_five_minutes(
         done = subprocess.run(["bash", "-e", "-c", script], input="y\n", capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout
     plan = plan.replace("resift-3.6.0.zip", f"resift-{blog.info()['version']['number']}.zip")
-    assert plan.partition("…")[0].rstrip() in done.stdout
+    assert without_counts(plan.rstrip()) in without_counts(done.stdout)
     hits = json.loads(done.stdout.splitlines()[-1])["hits"]["hits"]
     assert (hits[0]["_id"], hits[0]["matched_queries"]) == ("3", ["resift"])
     assert {hit["_id"] for hit in hits} >= {"3", "5"}
