@@ -25,7 +25,8 @@ from resift.ingest.readers import Files
 from resift.reranker import Config, create_app
 
 WIDTH, HEIGHT = 1440, 880
-QUESTION, MARKED = "running shoes", (4, 3)  # the query, and the ranks of the marked hits
+# The query, and the titles of the marked hits. Both hits are light shoes, so others of this kind rise with them.
+QUESTION, MARKED = "running shoes", ("Norrvik Delta running shoes", "Norrvik Ember running shoes")
 SHOWN, COLOURS = 960, 96  # width of the animation in pixels, and its number of colours
 STEPS, STEP, REST = (
     range(0, 451, 50),
@@ -56,8 +57,9 @@ class Film:
         self.pictures.append(whole.resize((SHOWN, SHOWN * HEIGHT // WIDTH), Image.Resampling.LANCZOS))
         self.times.append(time)
 
-    def mark(self, rank: int) -> None:
-        """Mark a hit, and take pictures of the cards as they move."""
+    def mark(self, title: str) -> None:
+        """Mark the hit with this title, and take pictures of the cards as they move."""
+        rank = self.page.texts("#right .card h3").index(title) + 1
         thumb = f"#right .card:nth-child({rank}) .thumb"
         box = self.page.one(thumb).rect
         at = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2}
@@ -96,8 +98,8 @@ def main(folder: str) -> None:
             film.take(1000)
             page.search(QUESTION)
             film.take(REST)
-            for rank in MARKED:
-                film.mark(rank)
+            for title in MARKED:
+                film.mark(title)
             film.write(Path(folder, "page.gif"))
             page.run("document.getElementById('toast').classList.remove('shown')")
             page.emulate("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": 2, "y": HEIGHT - 2})
