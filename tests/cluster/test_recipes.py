@@ -29,7 +29,10 @@ from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.service.connect import open_ubi_log
 
 DOCS = Path(__file__).parents[2] / "docs"
-PACKAGES = ("searchkit@4.16.0", "@searchkit/instantsearch-client@4.15.0")
+PACKAGES = {
+    "instantsearch.mjs": ("searchkit@4.16.0", "@searchkit/instantsearch-client@4.15.0"),
+    "search-ui.mjs": ("@elastic/search-ui-elasticsearch-connector@1.24.2",),
+}
 PRODUCTS = {
     "B01": "Inkjet printer with scanner",
     "B02": "Laser printer, black and white",
@@ -141,9 +144,11 @@ def test_the_workbench_compares_the_same_queries_with_and_without_sessions(shop:
     assert shop.search("anna", query=body["query"]) != shop.search(query=body["query"])
 
 
-def test_instantsearch_shows_the_hits_of_the_session(shop: Shop) -> None:
-    folder = fetched("recipes-node", "node", ["npm", "install", "--silent", *PACKAGES], "node_modules")
-    script = shutil.copy(DOCS / "examples" / "recipes" / "instantsearch.mjs", folder)
+@pytest.mark.parametrize("example", PACKAGES)
+def test_libraries_for_web_pages_show_the_hits_of_the_session(shop: Shop, example: str) -> None:
+    install = ["npm", "install", "--silent", *PACKAGES[example]]
+    folder = fetched(f"recipes-{example.removesuffix('.mjs')}", "node", install, "node_modules")
+    script = shutil.copy(DOCS / "examples" / "recipes" / example, folder)
 
     def hits(session: str) -> list[str]:
         command = ["node", script, shop.index, QUERY, session]
@@ -184,7 +189,9 @@ def test_the_dashboard_shows_the_fields_that_events_have(shop: Shop, visualizati
             assert value is not None, (id, channel)
 
 
-def test_the_page_shows_lines_of_the_example() -> None:
-    example, page = ((DOCS / name).read_text("utf-8") for name in ("examples/recipes/instantsearch.mjs", "recipes.md"))
-    (block,) = re.findall(r"```js\n(.*?)```", page, re.DOTALL)
-    assert set(block.splitlines()) <= set(example.splitlines())
+def test_the_page_shows_lines_of_the_examples() -> None:
+    page = (DOCS / "recipes.md").read_text("utf-8")
+    blocks = re.findall(r"```js\n(.*?)```", page, re.DOTALL)
+    for example, block in zip(PACKAGES, blocks, strict=True):
+        lines = (DOCS / "examples" / "recipes" / example).read_text("utf-8").splitlines()
+        assert set(block.splitlines()) <= set(lines), example
