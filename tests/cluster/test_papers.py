@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from opensearchpy import OpenSearch
 from page_commands import DOCS, Terminal, blocks, words_of
+from page_files import write_lines
 from ports import free_port
 from served import serving
 from tiny_transformer import save_sentence_transformer
@@ -113,11 +114,6 @@ def pictures() -> list[dict[str, Any]]:
         patches = [[value + rng.gauss(0, 0.3) for value in centres[source]] for source in sources]
         made.append({"id": str(number), "title": f"picture of {label}", "patches": patches, "label": label})
     return made
-
-
-def write_lines(path: Path, records: list[dict[str, Any]]) -> None:
-    """Write records as lines of JSON."""
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
 
 
 @pytest.fixture

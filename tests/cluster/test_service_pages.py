@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
-from listening import listening
-from opensearch_fixture import service_host
 from opensearchpy import OpenSearch, helpers
-from page_commands import DOCS, Terminal
+from page_commands import DOCS, Terminal, blocks
+from page_files import save_vectors, topic_documents, write_lines
 
 import resift
-from resift import Model
-from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.reranker import Config, create_app
+from resift import Model, build_model
 
 # Why commands are left out.
 SERVE = "the service of the test runs already"
@@ -26,32 +20,16 @@ NO_WORKBENCH = "the node has no Search Relevance Workbench"
 
 
 @pytest.fixture
-def terminal(
-    here: Path,
-    client: OpenSearch,
-    opensearch_url: str,
-    packaged: Model,
-    monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
-) -> Iterator[Terminal]:
-    """Yield a terminal in an empty folder. Its commands reach the cluster, and a service over it."""
+def terminal(client: OpenSearch, opensearch_url: str, service: str, monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Return a terminal in an empty folder. Its commands reach the cluster, and a service over it."""
     monkeypatch.setenv("OPENSEARCH_URL", opensearch_url)
-    config = Config(engine=opensearch_url, store=str(here / "sessions.db"))
-    with closing(OpenSearchEngine(opensearch_url)) as engine:
-        app = create_app(config, engine=engine, model=packaged)
-        with listening(app, service_host(request.config)) as service:
-            replaced = {
-                "http://localhost:9200": opensearch_url,
-                "http://127.0.0.1:8080": service,
-                "resift attach blog": f"resift attach blog --service {service}",
-                "resift install": f"resift install --service {service}",
-            }
-            yield Terminal(monkeypatch, replaced)
-
-
-def write_lines(path: Path, records: list[dict[str, Any]]) -> None:
-    """Write records as lines of JSON."""
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
+    replaced = {
+        "http://localhost:9200": opensearch_url,
+        "http://127.0.0.1:8080": service,
+        "resift attach blog": f"resift attach blog --service {service}",
+        "resift install": f"resift install --service {service}",
+    }
+    return Terminal(monkeypatch, replaced)
 
 
 def test_pages_that_use_the_index_news(terminal: Terminal, here: Path, client: OpenSearch) -> None:
@@ -111,6 +89,50 @@ def test_the_page_about_attaching(terminal: Terminal, client: OpenSearch, opense
         client.indices.delete(index="blog")
         client.transport.perform_request("DELETE", "/_search/pipeline/blog-hybrid")
         resift.uninstall(opensearch_url).run()
+
+
+def test_the_page_about_vectors_of_an_index(
+    terminal: Terminal, here: Path, client: OpenSearch, opensearch_url: str, service: str, packaged: Model
+) -> None:
+    records = topic_documents(150)
+    counts = {"blog": 150, "products": 15}
+    for index, count in counts.items():
+        actions = (
+            {"_index": index, "_id": record["id"], "headline": record["title"], "body": record["text"]}
+            for record in records[:count]
+        )
+        helpers.bulk(client, actions, refresh=True)
+    better = build_model("mean", save_vectors(here / "words", [record["text"] for record in records]))
+    better.save("better-model")
+    terminal.replaced = {
+        "resift install": f"resift install --service {service}",
+        "http://HOST:8081": service,
+        "--engine URL": f"--engine {opensearch_url}",
+        "HASH": packaged.hash,
+    }
+    try:
+        assert terminal.run("resift install")[0] == 0
+        assert terminal.run("resift attach products --vectors --no-adapt")[0] == 0
+        terminal.run_page(
+            "vectors.md", left_out={"resift serve": "tests/cluster/test_attach_models.py searches with both models"}
+        )
+        (output,) = (text for command, text in terminal.transcript.items() if command.startswith("resift attach blog"))
+        plan = next(text for text in blocks(DOCS / "vectors.md") if text.startswith("model: "))
+        assert without_numbers(output).startswith(without_numbers(plan.strip().rstrip("…")))
+        fields = {"blog": "resift_vector_int8", "products": f"resift_vector_int8_{better.hash[:8]}"}
+        for index, field in fields.items():
+            hits = client.search(index=index, body={"size": 150})["hits"]["hits"]
+            assert [[name for name in hit["_source"] if "vector" in name] for hit in hits] == [[field]] * counts[index]
+        assert terminal.run("resift detach blog")[0] == 0
+        assert terminal.run("resift detach products")[0] == 0
+    finally:
+        resift.uninstall(opensearch_url).run()
+        resift.uninstall(opensearch_url, name="better").run()
+
+
+def without_numbers(text: str) -> str:
+    """Return a text with each number replaced by 0."""
+    return re.sub(r"\d+", "0", text)
 
 
 def test_the_page_of_the_embedded_engine(here: Path, packaged: Model, monkeypatch: pytest.MonkeyPatch) -> None:

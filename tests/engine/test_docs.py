@@ -190,21 +190,12 @@ def test_commands_can_be_typed(page: Path) -> None:
             pytest.fail(f"{line}: {getattr(error, 'message', error)}")
 
 
-# Pages whose commands are only parsed, because no test runs them. The values say which tests run similar commands.
-PARSED = {
-    "other-languages.md": "tests/lab/test_distill.py and test_self_supervised.py",
-    "rerankers.md": "tests/cluster/test_papers.py and tests/lab/test_train_reranker.py",
-    "vectors.md": "tests/cluster/test_attach*.py run attach, detach and install with vectors",
-}
-
-
 @by_page([page for page in SHOWN if page.parent in (ROOT, ROOT / "docs") and any(command_lines_in_blocks(page))])
 def test_commands_are_run_by_a_test(page: Path) -> None:
-    """Check that a test names the page, because it runs the page's commands. The pages in PARSED are exceptions."""
+    """Check that a test names the page, because it runs the page's commands."""
     tests = [file for file in (ROOT / "tests").rglob("*.py") if file != Path(__file__)]
     name = re.compile(rf'["/]{re.escape(page.name)}\b')
-    is_named = any(name.search(file.read_text("utf-8")) for file in tests)
-    assert is_named != (page.name in PARSED)
+    assert any(name.search(file.read_text("utf-8")) for file in tests)
 
 
 def test_commands_of_the_papers_rows_can_be_typed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,12 +11,13 @@ import pytest
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
-def save_sentence_transformer(folder: Path, tokens: Sequence[str]) -> Path:
+def save_sentence_transformer(folder: Path, tokens: Sequence[str], layers: int = 1) -> Path:
     """Save an untrained model with 16 dimensions. Skip the test if torch or another package is missing.
 
     Args:
         folder: The folder of the model. A folder ``bert`` beside it is created, too.
         tokens: The vocabulary.
+        layers: The number of layers.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the packages warn when they are imported
@@ -32,7 +33,7 @@ def save_sentence_transformer(folder: Path, tokens: Sequence[str]) -> Path:
         config = transformers.BertConfig(
             vocab_size=len(vocabulary),
             hidden_size=16,
-            num_hidden_layers=1,
+            num_hidden_layers=layers,
             num_attention_heads=2,
             intermediate_size=32,
             max_position_embeddings=32,
