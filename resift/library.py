@@ -23,6 +23,7 @@ from resift.errors import AmbiguousDocument, BadInput, EngineUnavailable, IndexN
 from resift.feedback.explain import title_of
 from resift.feedback.judgements import collect_marks
 from resift.feedback.methods import MethodName
+from resift.feedback.scope import is_same_query
 from resift.ingest.indexing import Indexer
 from resift.ingest.tables import Added as Added
 from resift.ingest.tables import Refusals, records_of, rows_in
@@ -503,7 +504,7 @@ class Session:
         """
         session = self._service.sessions.find(self.id)
         judgements = () if session is None else session.judgements
-        judged = {judgement.document for judgement in judgements if judgement.query == self._query}
+        judged = {judgement.document for judgement in judgements if is_same_query(judgement.query, self._query)}
         new = [hit for hit in hits if hit.id not in judged][: max(0, budget - len(judged))]
         if not new:
             return self._explanation(session, explain)

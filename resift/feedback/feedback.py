@@ -27,6 +27,7 @@ from resift.feedback.ridge import Background, RidgeRegression
 from resift.feedback.scope import (
     MIN_BACKGROUND,
     SCOPE_WEIGHT,
+    is_same_query,
     largest_by_query,
     nearness_by_vectors,
     nearness_by_words,
@@ -276,7 +277,7 @@ class Feedback:
         """
         if not self.queries:
             return np.zeros(len(self.grades), bool)
-        return np.array([query in ("", text) for query in self.queries])
+        return np.array([is_same_query(query, text) for query in self.queries])
 
     def _weighted(self, weights: NDArray[Any], is_for_query: NDArray[np.bool_] | None = None) -> Feedback:
         """Return a copy of this feedback in which the weight of each judgement is multiplied by a factor.

@@ -31,6 +31,19 @@ MIN_BACKGROUND = 5
 """Minimum number of background documents that give a meaningful mean and deviation."""
 
 
+def is_same_query(judged: str, text: str) -> bool:
+    """Return whether a judgement was made for a query. Upper case and additional spaces make no difference.
+
+    Args:
+        judged: The query that the judgement records. "" stands for any query.
+        text: The text of the query.
+
+    >>> is_same_query("Bush fire", " bush  fire"), is_same_query("", "fire"), is_same_query("C++", "C#")
+    (True, True, False)
+    """
+    return judged in ("", text) or " ".join(judged.casefold().split()) == " ".join(text.casefold().split())
+
+
 def nearness_by_vectors(
     vectors: NDArray[Any], query: NDArray[Any], background: NDArray[Any]
 ) -> NDArray[np.floating[Any]]:

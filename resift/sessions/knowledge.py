@@ -33,6 +33,7 @@ from resift.errors import (
 from resift.feedback.feedback import Feedback
 from resift.feedback.judgements import JudgedDocument, Judgement
 from resift.feedback.ridge import Background
+from resift.feedback.scope import is_same_query
 from resift.rewriting.knowledge import NO_NEEDS, FieldKnowledge, Knowledge, Needs
 from resift.rewriting.options import Options
 from resift.sessions.clicks import Clicks
@@ -135,7 +136,8 @@ def knowledge_of(
     vector = query.vector if feedback is None else feedback.transform_query(query.vector)
     homes = {document.judgement.document: document.judgement.index for document in searched}
     # A session stores only the first MAX_QUERY characters of a query.
-    elsewhere = [document for document in searched if document.judgement.query not in ("", query.text[:MAX_QUERY])]
+    text = query.text[:MAX_QUERY]
+    elsewhere = [document for document in searched if not is_same_query(document.judgement.query, text)]
     return Knowledge(
         text=query.text,
         fields=info.fields,

@@ -225,6 +225,16 @@ def test_a_session_says_why(client: FlaskClient, filled: str) -> None:
     assert all("because" not in hit["resift"] for hit in plain)
 
 
+def test_a_mark_counts_for_its_query_in_upper_and_lower_case(client: FlaskClient, filled: str) -> None:
+    post(client, "/v1/feedback", session="a", index=filled, query="fire", relevant=["tree"], irrelevant=["army"])
+    hits = [
+        post(client, "/v1/search", session="a", index=filled, query=query)["hits"]["hits"]
+        for query in ("fire", "Fire", " FIRE  ", "fires")
+    ]
+    scores = [{hit["_id"]: hit["_score"] for hit in page} for page in hits]
+    assert scores[0] == scores[1] == scores[2] != scores[3]
+
+
 def test_a_reason_goes_by_places_on_every_page(client: FlaskClient, filled: str) -> None:
     post(client, "/v1/feedback", session="a", index=filled, query="fire", relevant=["war"], irrelevant=["bush"])
     body = {"index": filled, "query": "fire", "session": "a", "reasons": True}
