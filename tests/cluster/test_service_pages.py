@@ -70,7 +70,7 @@ def test_pages_that_use_the_index_news(terminal: Terminal, here: Path, client: O
     terminal.run_page("verify.md")
 
 
-def test_the_page_about_attaching(terminal: Terminal, client: OpenSearch, opensearch_url: str) -> None:
+def test_the_page_about_attaching(terminal: Terminal, client: OpenSearch, opensearch_url: str, service: str) -> None:
     posts = {"1": "The union calls a strike", "2": "A lucky strike in the final", "3": "Trains stand still: strike"}
     vectors = {"type": "knn_vector", "dimension": 3, "method": {"name": "hnsw", "engine": "lucene"}}
     properties = {"body": {"type": "text"}, "embedding": vectors}
@@ -80,8 +80,17 @@ def test_the_page_about_attaching(terminal: Terminal, client: OpenSearch, opense
     client.indices.create(index="blog", body={"settings": settings, "mappings": {"properties": properties}})
     actions = ({"_index": "blog", "_id": id, "body": text, "embedding": [0.1, 0.2, 0.3]} for id, text in posts.items())
     helpers.bulk(client, actions, refresh=True)
+    terminal.replaced = {**terminal.replaced, "http://resift.example:8080": service}
     try:
-        terminal.run_page("attach.md", left_out={"pip install": "Resift is installed", "resift serve": SERVE})
+        terminal.run_page(
+            "attach.md",
+            left_out={
+                "export OPENSEARCH_URL=https": "tests/unit/test_credentials.py reads the user and the file",
+                "export RESIFT_API_KEY": "tests/cluster/test_install_key.py installs a key",
+                "pip install": "Resift is installed",
+                "resift serve": SERVE,
+            },
+        )
         (answer,) = (text for command, text in terminal.transcript.items() if command.startswith("curl"))
         assert json.loads(answer)["hits"]["hits"][0]["_id"] == "3"
         assert terminal.run("resift detach blog")[0] == 0
@@ -121,6 +130,7 @@ def test_the_page_about_vectors_of_an_index(
         assert without_numbers(output).startswith(without_numbers(plan.strip().rstrip("…")))
         fields = {"blog": "resift_vector_int8", "products": f"resift_vector_int8_{better.hash[:8]}"}
         for index, field in fields.items():
+            client.indices.refresh(index=index)
             hits = client.search(index=index, body={"size": 150})["hits"]["hits"]
             assert [[name for name in hit["_source"] if "vector" in name] for hit in hits] == [[field]] * counts[index]
         assert terminal.run("resift detach blog")[0] == 0
