@@ -97,7 +97,7 @@ def train_reranker(
     validation.measure(training.start)
     training.fit(split.train, options.epochs, validation.measure)
     epochs = int(np.argmax(validation.quality))
-    untrained, trained = validation.reranker(0), validation.reranker(epochs)
+    untrained, trained = _with_weight(*validation.first), _with_weight(*validation.best)
     test = split.test if len(split.test) else split.validation
     report = {
         **_comparison(training.hits(evenly_spaced(test, _MAX_TEST), served), untrained, trained),
@@ -268,14 +268,20 @@ class _Validation:
     Args:
         hits: The hits of the validation queries without a reranker.
 
+    Only two of the measured rerankers are retained, because each has its own copy of all word vectors.
+
     Attributes:
         quality: The mean nDCG@10 of each measured reranker, at its chosen weight, in the order of the measurements.
+        first: The first measured reranker and its chosen weight.
+        best: The measured reranker with the largest mean nDCG@10, and its chosen weight.
     """
+
+    first: tuple[LateInteraction, float]
+    best: tuple[LateInteraction, float]
 
     def __init__(self, hits: _Hits) -> None:
         self.hits = hits
         self.quality: list[float] = []
-        self._measured: list[tuple[LateInteraction, float]] = []
 
     def measure(self, model: LateInteraction) -> None:
         """Choose the weight of a reranker's scores, and append the mean nDCG@10 with this weight to :attr:`quality`.
@@ -286,16 +292,12 @@ class _Validation:
         queries = zip(self.hits.results, self.hits.collection.grades, self.hits.trusted_scores(model), strict=True)
         values = np.array([_ndcg_by_weight(hits, grades, scores) for hits, grades, scores in queries]).T
         row = smallest_good_alpha(values)
-        self.quality.append(float(values[row].mean()))
-        self._measured.append((model, ALPHAS[row]))
-
-    def reranker(self, number: int) -> LateInteraction:
-        """Return a reranker that :meth:`measure` has measured, with its chosen weight.
-
-        Args:
-            number: The position of the reranker in the order of the measurements, counted from 0.
-        """
-        return _with_weight(*self._measured[number])
+        mean = float(values[row].mean())
+        if not self.quality:
+            self.first = (model, ALPHAS[row])
+        if not self.quality or mean > max(self.quality):
+            self.best = (model, ALPHAS[row])
+        self.quality.append(mean)
 
 
 def _ndcg_by_weight(hits: Hits, grades: Mapping[int, float], scores: Floats) -> list[float]:
