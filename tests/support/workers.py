@@ -3,7 +3,7 @@
 This pytest plugin replaces the scheduler of pytest-xdist and limits what each process collects:
 
 - All tests of a file run in the same process, since they share indices and servers.
-- The longest files start first, so that no process is left with one at the end.
+- Files with a secured node or with long waits start first, so that no process is left with one of them at the end.
 - The last of three or more processes only runs files that need no OpenSearch. It uses the CPU while the tests of the
   other processes wait for frozen nodes and time limits.
 - The unit tests run last, in any process.
@@ -38,9 +38,6 @@ NATIVE = "tests/cluster/test_native_"
 
 # These tests wait for time limits for longer than they compute. They start early, while all processes have work.
 WAITING = ("tests/cluster/test_failover.py", "tests/cluster/test_frozen_service.py")
-
-# This file runs all commands of docs/papers.md one after another, which takes minutes.
-LONGEST = "tests/cluster/test_papers.py"
 
 # Files without a test that needs OpenSearch. The last process runs them. If such a test is added to one of them, the
 # last process also starts an OpenSearch node.
@@ -130,9 +127,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Move the longest files to the front. The order stays as it is without pytest-xdist."""
+    """Move files with a secured node or with long waits to the front. The order stays as it is without pytest-xdist."""
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: [not item.nodeid.startswith(files) for files in (SECURED, WAITING, LONGEST)])
+        items.sort(key=lambda item: [not item.nodeid.startswith(files) for files in (SECURED, WAITING)])
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
