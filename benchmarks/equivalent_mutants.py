@@ -234,11 +234,11 @@ EQUIVALENT = {
     ): "no error of ours has the status 499",
     (
         "resift/service/search_service.py",
-        'return {**ranking, **page, "_source": True, "track_total_hits": False}',
+        'return {**ranking, "from": 0, "size": size, "_source": True, "track_total_hits": False}',
     ): "only the ids of these hits are read",
     (
         "resift/service/search_service.py",
-        'return {**ranking, **page, "_source": False, "track_total_hits": True}',
+        'return {**ranking, "from": 0, "size": size, "_source": False, "track_total_hits": True}',
     ): "only the ids of these hits are read",
     ("resift/plugin/opensearch/sessions.py", "_TIMEOUT = 4.0  # seconds"): CHOSEN,
     ("resift/plugin/opensearch/sessions.py", "_TIMEOUT = 6.0  # seconds"): CHOSEN,

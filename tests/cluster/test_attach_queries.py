@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,9 @@ from resift.reranker import Config, create_app
 @pytest.fixture(scope="module")
 def embedded(cluster: OpenSearchEngine, model: Model) -> Iterator[str]:
     """Yield an index with vectors of ``model`` in its own field, of various lengths. One document has no vector."""
-    name = f"resift-test-{uuid.uuid4().hex[:12]}"
+    # OpenSearch's random numbers depend on the name, and so do the few documents that are held out.
+    name = "resift-test-embedded"
+    cluster.drop_if_exists(name)
     properties = {"title": {"type": "text"}, "text": {"type": "text"}, "comments": {"enabled": False, "type": "object"}}
     method = {"name": "hnsw", "engine": "lucene", "space_type": "cosinesimil"}
     vector = {"embedding": {"type": "knn_vector", "dimension": model.dim, "method": method}}
