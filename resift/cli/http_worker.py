@@ -47,7 +47,7 @@ _RECEIVED_AT_ONCE = 64 * 1024  # bytes that are read from a socket at a time
 _SENT_AT_ONCE = 64 * 1024  # bytes of a response that are collected before they are sent
 _SENT_IN_TIME = 2**20  # bytes that a slow client must read within a deadline to get another deadline
 _ACCEPTED_AT_ONCE = 100  # maximum number of connections that are accepted in a turn
-_RELEASE_SECONDS = 30.0  # seconds after which unused memory is returned to the operating system
+_RELEASE_SECONDS = 5.0  # seconds after which unused memory is returned to the operating system
 _RETRY_SECONDS = 5  # value of Retry-After
 # If a request has waited longer than this time in seconds, the server checks whether the client has closed the
 # connection. A client that closes only its sending half, and still waits for the response, looks the same. Such a
