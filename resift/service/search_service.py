@@ -620,8 +620,8 @@ class SearchService:
         """
         search, query = parsed.search, parsed.query
         options = structs.replace(options_of(search, query), session=None, client=None)
-        by_words = rewritten.knowledge.vector is None
-        before = self.rewritten(parsed.info, query, options, search.headers, without_vectors=by_words)
+        has_no_vector = rewritten.knowledge.vector is None
+        before = self.rewritten(parsed.info, query, options, search.headers, without_vectors=has_no_vector)
         body = _named_if_unchanged(query, before)
         # In place, there is no window. The scores of a ``hybrid`` query depend on the number of requested hits.
         window_size = 0 if rewritten.in_place else rewritten.options.window_size

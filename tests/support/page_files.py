@@ -21,7 +21,7 @@ CITIES = (
     "athens baghdad beijing berlin boston cairo chicago dallas delhi denver dublin geneva havana houston jakarta lagos "
     "lima lisbon london madrid manila moscow nairobi oslo paris tokyo"
 )
-# What questions ask for, and the word that documents use for it.
+# Words of the queries, and the words that the documents use instead.
 SYNONYMS = {
     "car": "automobile",
     "cash": "money",
