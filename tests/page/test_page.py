@@ -300,6 +300,21 @@ def test_words_of_titles_are_shown_first_and_others_on_request(page: Page) -> No
     assert all(len(word) > 1 for word in [*first, *others])
 
 
+def test_words_of_the_query_are_not_listed(page: Page) -> None:
+    lists = (
+        "const [asked, query, done] = arguments;"
+        "import('/static/state.js')"
+        ".then(({ sayableFirst }) => done(sayableFirst({ asked }, query)), (error) => done(String(error)));"
+    )
+    page.open()
+    assert page.run_async(lists, ["fire", "smoke", "art"], "Fire? cartoon") == [["smoke", "art"], []]
+    assert page.run_async(lists, ["京", "海"], "東京") == [["海"], []]
+    page.open(q="fire", index="odd").click("#right .card .thumb")
+    (word, *_) = page.texts("#drawer .pill [dir]")
+    page.open(**{**address(page), "q": word, "drawer": 1})
+    assert word not in page.texts("#drawer .pill [dir]")
+
+
 def test_words_are_left_out(page: Page) -> None:
     page.open(q=QUESTION)
     mark(page, 1)

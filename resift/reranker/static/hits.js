@@ -58,7 +58,7 @@ function draw(side, found, grades, titleField, act) {
 /** Show how hits moved: arrows in the right column, new ranks in the left column, and pairs of hits to connect by lines. */
 function link({ state, depth, base, right }, grades, learned, vectors) {
   const start = (state.page - 1) * SIZE, session = state.right === "session" && grades.size > 0;
-  const told = learned.map((words) => words.filter((word) => !state.without.includes(word) && !state.query.toLowerCase().includes(word.toLowerCase())));
+  const told = learned.map((words) => words.filter((word) => !state.without.includes(word)));
   const now = new Map(right.hits.hits.map((hit, at) => [keyOf(hit), start + at + 1]));
   const others = new Map(cards("left").map((card) => [keyOf(card.hit), card]));
   linked = [];

@@ -192,7 +192,7 @@ function paint() {
   $("note").textContent = state.right === "session" && state.left === "hybrid" && !grades.size ? "nothing marked yet, so both are the same" : "";
   $("said").hidden = !reason || (state.right === "bm25" && !right.resift.reranked) || right.resift.outcome === "nothing_to_add";
   $("said").firstElementChild.textContent = `Part of the ranking was left out: ${reason}. `;
-  const words = sayableFirst(session?.learned);
+  const words = sayableFirst(session?.learned, state.query);
   panels.showShelf(session, words, state.without, known, act);
   // Last, since it reads positions: layout is computed only once.
   if (!none) hits.showHits(shown, grades, words, known, act);

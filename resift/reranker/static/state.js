@@ -32,12 +32,12 @@ function clause({ field, value }) {
 
 const limit = (text) => /^-?[\d.]+(e[-+]?\d+)?$/i.test(text) ? Number(text) : text;
 
-function asked(method, { session, without }) {
-  if (method === "bm25") return { method: "vectors", alpha: 0 };
-  if (method === "hybrid") return { method: "vectors" };
-  if (method === "trained") return { method: "late" };
-  return session ? { session, without } : {};
-}
+const asked = (method, { session, without }) => ({
+  bm25: { method: "vectors", alpha: 0 },
+  hybrid: { method: "vectors" },
+  trained: { method: "late" },
+  session: session && { session, without },
+})[method];
 
 /** Return the key of a hit's or judgement's document: its index and id. */
 export const keyOf = ({ _index, _id, index = _index, document = _id }) => JSON.stringify([index, document]);
@@ -50,13 +50,19 @@ export const titleOf = (judged) => titles.get(keyOf(judged)) || plain(judged.tit
 
 // Words of titles and facts that were shown.
 const spoken = new Set();
-const learnToSay = (texts) => texts.join(" ").toLocaleLowerCase().split(/[^\p{L}\p{N}]+/u).forEach(spoken.add, spoken);
+const wordsOf = (texts) => texts.join(" ").toLocaleLowerCase().split(/[^\p{L}\p{N}]+/u);
+const learnToSay = (texts) => wordsOf(texts).forEach(spoken.add, spoken);
 
-/** Return the session's words in two lists: those that people say, which are in a title or a fact, and all others. */
-export function sayableFirst(learned) {
+/**
+ * Return the words that the session adds to a query, in two lists: those that people say, which are in a title or a fact, and all
+ * others. Words of the query itself are left out.
+ */
+export function sayableFirst(learned, query) {
   learnToSay((learned?.because ?? []).map(titleOf));
-  const words = learned?.asked ?? [], said = words.filter((word) => spoken.has(word));
-  return said.length ? [said, words.filter((word) => !spoken.has(word))] : [words, []];
+  // In Chinese and Japanese, each character is a word.
+  const own = wordsOf([query, ...query]);
+  const words = (learned?.asked ?? []).filter((word) => !own.includes(word)), said = words.filter(spoken.has, spoken);
+  return said.length ? [said, words.filter((word) => !spoken.has(word))] : [words, said];
 }
 
 const common = ({ index, query, filters }) => ({ index, query, filter: filters.length ? { bool: { filter: filters.map(clause) } } : null });
