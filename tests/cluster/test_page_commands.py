@@ -242,7 +242,7 @@ def write_clicks(file: Path, records: list[dict[str, Any]], url: str) -> None:
         engine.refresh("ubi_*")
 
 
-def test_the_page_of_opensearch(
+def test_the_pages_of_clusters_and_pipelines(
     terminal: Terminal,
     here: Path,
     client: OpenSearch,
@@ -252,14 +252,14 @@ def test_the_page_of_opensearch(
 ) -> None:
     write_lines(here / "news.jsonl", NEWS)
     shown = terminal.run("resift install --dry-run")[1]
-    plan = next(text for text in blocks(DOCS / "opensearch.md") if text.startswith("would set"))
+    plan = next(text for text in blocks(DOCS / "cluster.md") if text.startswith("would set"))
     assert re.fullmatch(re.escape(plan.strip()).replace("…", ".*"), shown.strip(), re.DOTALL)
     assert terminal.run("resift index news.jsonl --index resift-news")[0] == 0
     assert terminal.run(f"resift install --yes --service {service}")[0] == 0
     try:
         terminal.replaced = {**terminal.replaced, "http://127.0.0.1:8080": service}
         terminal.run_page(
-            "opensearch.md",
+            "cluster.md",
             left_out={
                 "export OPENSEARCH_URL=https://search-mine": "tests/cluster/test_managed.py has such a domain",
                 "resift install --managed aws": "tests/cluster/test_managed.py runs it",
@@ -267,6 +267,7 @@ def test_the_page_of_opensearch(
                 "export OPENSEARCH_URL=http://node1": "tests/cluster/test_failover.py has several nodes",
             },
         )
+        terminal.run_page("pipelines.md")
         (in_session,) = (text for command, text in terminal.transcript.items() if '"ext":' in command)
         assert json.loads(in_session)["hits"]["hits"][0]["matched_queries"] == ["resift"]
         assert "resift_vector" in client.get(index="resift-wire", id="1")["_source"]
@@ -276,8 +277,8 @@ def test_the_page_of_opensearch(
 
 
 def check_bodies(client: OpenSearch, model: Model) -> None:
-    """Send the search bodies and parts of bodies of docs/opensearch.md."""
-    texts = [text for text in blocks(DOCS / "opensearch.md") if text.startswith(("{", '"'))]
+    """Send the search bodies and parts of bodies of docs/pipelines.md."""
+    texts = [text for text in blocks(DOCS / "pipelines.md") if text.startswith(("{", '"'))]
     vector = json.dumps(model.encode_one("fire").tolist())
     hybrid, rerank, script = (
         json.loads(text if text.startswith("{") else f"{{{text}}}")

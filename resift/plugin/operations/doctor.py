@@ -85,7 +85,7 @@ def _error_row(error: ResiftError, url: str) -> StatusRow:
     """
     if isinstance(error, EngineError) and error.status in (401, 403):
         return StatusRow("rights", url, "refused", f"the rights that resift role install prints ({error.message})")
-    advice = "check --engine (docs/opensearch.md, Reaching a cluster)"
+    advice = "check --engine (docs/cluster.md, Reaching a cluster)"
     return StatusRow(
         "cluster", url, error.message, (isinstance(error, UnsupportedCluster) and error.expected) or advice
     )
