@@ -69,7 +69,7 @@ class RewritingOptions(Struct, frozen=True, kw_only=True):
     judged: Annotated[
         Judged,
         documented(
-            "[what happens](rewriting.md#how-a-search-is-rewritten) to documents that the session has judged: `keep`, "
+            "[what happens](rewriting.md#documents-that-were-judged) to documents that the session has judged: `keep`, "
             "`demote` or `hide`"
         ),
     ] = "keep"
