@@ -145,12 +145,13 @@ def _add_pipelines(engine: Engine, index: str) -> None:
     Nothing is created for an index in an SQLite file. The same holds if the cluster has no installation (the resources
     that ``resift install`` creates) with the model of the index.
     """
+    if not engine.has_pipelines:
+        return  # before the imports: importing opensearch-py takes longer than indexing a small file
     from resift.plugin.cluster.client import Cluster
     from resift.plugin.cluster.index_pipelines import update_pipelines
     from resift.plugin.opensearch.engine import OpenSearchEngine
 
-    if not isinstance(engine, OpenSearchEngine):
-        return
+    assert isinstance(engine, OpenSearchEngine)
     try:
         for line in update_pipelines(Cluster(engine), index, replace=False):
             click.echo(line, err=True)

@@ -201,14 +201,15 @@ def _drop_pipelines(engine: Engine, index: str, progress: Progress) -> dict[str,
     Returns:
         A mapping from ``search`` and ``ingest`` to a description of what was done with the pipeline.
     """
+    if not engine.has_pipelines:
+        return {}  # before the imports, because importing opensearch-py is slow
     from resift.plugin.cluster.client import Cluster
     from resift.plugin.cluster.index_pipelines import ingest_pipeline_owners, remove_ingest_pipeline
     from resift.plugin.cluster.pipeline_uses import uses_of
     from resift.plugin.cluster.search_pipelines import find_rewriters, pipeline_name, remove_processor
     from resift.plugin.opensearch.engine import OpenSearchEngine
 
-    if not isinstance(engine, OpenSearchEngine):
-        return {}
+    assert isinstance(engine, OpenSearchEngine)
     cluster, outcomes = Cluster(engine), {}
     try:
         pipelines = [("search", name) for name, rewriter in find_rewriters(cluster).items() if rewriter.index == index]

@@ -56,6 +56,18 @@ def test_index_and_index_again(here: Path, model_folder: str) -> None:
     )
 
 
+def test_commands_with_a_file_do_not_import_opensearch_py(here: Path, model_folder: str) -> None:
+    (here / "docs.jsonl").write_text('{"_id": "1", "text": "bush fire"}')
+    commands = [
+        ["index", "docs.jsonl", "--index", "docs", "--model", model_folder, "--engine", "docs.db"],
+        ["drop", "docs", "--engine", "docs.db", "--yes"],
+    ]
+    code = f"import sys\nfrom resift.cli.main import main\nfor command in {commands}:\n"
+    code += "    main(command, standalone_mode=False)\nprint('opensearchpy' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=here)
+    assert ran.stdout.splitlines()[-1] == "False", ran.stdout
+
+
 def test_index_from_stdin_with_ids_and_dead_letters(here: Path, model_folder: str) -> None:
     data = '{"key": "a", "title": "fire"}\n{broken\n{"key": "b", "title": {"x": 1}}\n'
     result = resift(
