@@ -13,7 +13,7 @@ from resift.arrays import Floats
 from resift.contracts.documents import Document, IndexInfo, ModelDescription, Rejection, SearchResult
 from resift.contracts.tuning import Tuning
 from resift.errors import AmbiguousDocument, EngineError, IndexNotFound
-from resift.query.dsl import PLAIN, VECTOR_FIELD, Body, is_ours, values_of
+from resift.query.dsl import PLAIN, VECTOR_FIELD, Body, is_ours, text_clause, values_of
 
 # HTTP headers of the caller, such as credentials. None stands for the service's own credentials.
 Headers = Mapping[str, str] | None
@@ -384,6 +384,18 @@ class Engine(ABC):
         bodies = [{"query": clause, "size": 0} for clause in clauses]
         results = self.search_all(index, bodies, headers=headers) if bodies else []
         return [result.response["hits"]["total"]["value"] for result in results]
+
+    def word_counts(self, info: IndexInfo, words: Sequence[str], headers: Headers = None) -> tuple[int, list[int]]:
+        """Return the number of documents in an index, and the number of documents that contain each of some words.
+
+        Args:
+            info: The description of the index. A document contains a word if the word is in one of its text fields.
+            words: The words. The analyzers of the index normalise them.
+            headers: The caller's HTTP headers, which are passed on to the engine.
+        """
+        clauses = [text_clause(word, info.fields) for word in words]
+        total, *counts = self.document_counts(info.name, [{"match_all": {}}, *clauses], headers)
+        return total, counts
 
     @abstractmethod
     def sample(

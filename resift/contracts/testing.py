@@ -284,6 +284,16 @@ class EngineContract:
         assert ids(engine, indexed, {"match": {"text": "..."}}) == []
         assert len(ids(engine, indexed, {"match_all": {}})) == 5
 
+    def test_word_counts(self, engine: Engine, indexed: str) -> None:
+        """Words are counted in the documents that contain them, and so are all documents, for any number of words."""
+        info, words = engine.info(indexed), ["fires", "forest", "title", "fire forest", "nothing", "..."]
+        searches = [{"multi_match": {"query": word, "fields": ["title", "text"]}} for word in words]
+        expected = [len(ids(engine, indexed, search)) for search in searches]
+        assert expected[0] == 2
+        assert engine.word_counts(info, words) == (5, expected)
+        assert engine.word_counts(info, []) == (5, [])
+        assert engine.word_counts(info, [*words, *["nothing"] * 600]) == (5, [*expected, *[0] * 600])
+
     def test_filters(self, engine: Engine, indexed: str) -> None:
         """Filters match as in OpenSearch."""
 

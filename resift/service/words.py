@@ -294,8 +294,7 @@ class SampledWords:
             headers: The caller's HTTP headers, which are passed on to the engine.
         """
         pairs = inflected_pairs(documents)
-        clauses = [text_clause(word, info.fields) for pair in pairs for word in pair]
-        total, *counts = self.engine.document_counts(info.name, [{"match_all": {}}, *clauses], headers=headers)
+        total, counts = self.engine.word_counts(info, [word for pair in pairs for word in pair], headers)
         equal = sum(first == second for first, second in zip(counts[::2], counts[1::2], strict=True))
         return Vocabulary(documents, total, 2 * equal > len(pairs), self.table())
 

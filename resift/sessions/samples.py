@@ -17,7 +17,7 @@ from resift.contracts.engine import Engine, Headers
 from resift.errors import ResiftError
 from resift.feedback.feedback import Feedback
 from resift.feedback.ridge import Background
-from resift.query.dsl import PLAIN, Body, text_clause
+from resift.query.dsl import PLAIN, Body
 
 log = logging.getLogger(__name__)
 
@@ -182,10 +182,9 @@ class WordSelector:
         Returns:
             The value of each word.
         """
-        clauses = [text_clause(word, info.fields) for word in words]
         total, counts = 0, list[int]()
         try:
-            total, *counts = self.engine.document_counts(info.name, [{"match_all": {}}, *clauses], headers)
+            total, counts = self.engine.word_counts(info, words, headers)
         except ResiftError as error:
             log.warning("Words of index %r are not counted: %s", info.name, error.message)
         if total < _FEW_DOCUMENTS:

@@ -107,7 +107,7 @@ def test_a_mark_only_checks_that_its_documents_exist(
     client: FlaskClient, filled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, requests = client.application.extensions["resift"].engine, list[str]()
-    for name in ("documents", "sample", "document_counts"):
+    for name in ("documents", "sample", "word_counts"):
         original = getattr(engine, name)
 
         def recorded(*args: Any, original: Any = original, name: str = name, **options: Any) -> Any:
@@ -461,8 +461,8 @@ def test_expansion_words_without_other_documents_are_not_searched(
     assert {"xk2278", "18305"}.isdisjoint(answer["learned"]["asked"])
     wait_for_sample()  # sampling counts words, too
     monkeypatch.setattr(service.words, "enabled", False)
-    counted, original = list[Any](), service.engine.document_counts
-    monkeypatch.setattr(service.engine, "document_counts", lambda *of: (counted.append(of), original(*of))[1])
+    counted, original = list[Any](), service.engine.word_counts
+    monkeypatch.setattr(service.engine, "word_counts", lambda *of: (counted.append(of), original(*of))[1])
     found = post(client, "/v1/rewrite", index=filled, body={"query": {"match": {"text": "gun"}}, "ext": ext_of("a")})
     assert "forest" in str(found["body"]["rescore"])
     assert "xk2278" not in str(found)

@@ -50,7 +50,8 @@ from resift.plugin.opensearch.mappings import (
 )
 from resift.plugin.opensearch.models import analyzed_tokens, embedding, sparse_tokens
 from resift.plugin.opensearch.stored_fields import has_source, stored_documents
-from resift.query.dsl import PLAIN, VECTOR_FIELD, Body, NestedField, is_compact, is_ours
+from resift.query.clause_count import ClauseCounter
+from resift.query.dsl import MAX_CLAUSES, PLAIN, VECTOR_FIELD, Body, NestedField, is_compact, is_ours, text_clause
 
 _MAX_FLOAT32 = 1e38  # limit for numbers that are compared with their 32-bit form
 # Time for which the kind of an index's default pipeline is cached, in seconds. Its fields are cached as long.
@@ -436,6 +437,29 @@ class OpenSearchEngine(Engine):
         aggs = {"counts": {"filters": {"filters": list(clauses)}}}
         response = self.search(index, {"size": 0, "track_total_hits": False, "aggs": aggs}, headers=headers).response
         return [bucket["doc_count"] for bucket in response["aggregations"]["counts"]["buckets"]]
+
+    def word_counts(self, info: IndexInfo, words: Sequence[str], headers: Headers = None) -> tuple[int, list[int]]:
+        """Return the number of documents in an index, and the number of documents that contain each of some words.
+
+        Args:
+            info: The description of the index. A document contains a word if the word is in one of its text fields.
+            words: The words. The analyzers of the index normalise them.
+            headers: The HTTP headers of the caller, which are passed on to OpenSearch.
+        """
+        if not words or len(words) * ClauseCounter(info.field_types).fields(info.fields) > MAX_CLAUSES:
+            return super().word_counts(info, words, headers)
+        clauses = [text_clause(word, info.fields) for word in words]
+        # OpenSearch tests each document of the search against each filter of the aggregation. In a large index, this is
+        # fast only if the search finds no documents except those with one of the words. The aggregation "global" counts
+        # all documents.
+        body = {
+            "query": {"bool": {"filter": [{"bool": {"should": clauses}}]}},
+            "size": 0,
+            "track_total_hits": False,
+            "aggs": {"counts": {"filters": {"filters": clauses}}, "all": {"global": {}}},
+        }
+        results = self.search(info.name, body, headers=headers).response["aggregations"]
+        return results["all"]["doc_count"], [bucket["doc_count"] for bucket in results["counts"]["buckets"]]
 
     def sample(
         self,
