@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import random
 import socket
-from contextlib import ExitStack
+from contextlib import suppress
 
 # Below the range from which operating systems choose ephemeral ports, so that other tests and their connections cannot
-# take a port before a slow server uses it.
-_ASKED_FOR = range(20_000, 32_000)
-_RANDOM = random.SystemRandom()  # processes of pytest-xdist have the same random seed, and must choose different ports
+# take a port before a slow server uses it. For the same reason, each process of pytest-xdist has ports of its own, and
+# returns a port only once. The order is random, because other test suites may run on the same machine.
+_PROCESSES = 4
+_PROCESS = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _PROCESSES
+_UNUSED = list(range(20_000 + _PROCESS, 32_000, _PROCESSES))
+random.SystemRandom().shuffle(_UNUSED)
 
 
 def free_ports(count: int) -> list[int]:
     """Return different free ports."""
-    with ExitStack() as taken:
-        ports: list[int] = []
-        while len(ports) < count:
-            port = _RANDOM.choice(_ASKED_FOR)
-            try:
-                taken.enter_context(socket.create_server(("127.0.0.1", port)))
-            except OSError:
-                continue
-            ports.append(port)
-        return ports
+    return [free_port() for _ in range(count)]
 
 
 def free_port() -> int:
     """Return a free port."""
-    return free_ports(1)[0]
+    while True:
+        port = _UNUSED.pop()
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
