@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,9 +24,11 @@ from click.testing import CliRunner
 from cluster_snapshot import snapshot
 from native_node import NativeNode, RealService, faulty_service, real_service
 from service_app import post
+from waiting import until
 
 from resift import Model
 from resift.cli.main import main
+from resift.plugin import read_resource
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.installation import Installation
@@ -82,21 +83,13 @@ def search(index: Index, scope: str, name: str | None, **ext: Any) -> list[dict[
 
 
 def follows_session(index: Index, name: str | None, scope: str = "") -> bool:
-    """Return whether a search in the session is rewritten. A busy machine may exceed the timeout of the first calls."""
-    for _ in range(100):
+    """Return whether a search in the session is rewritten. It may not be while the circuit breaker is open."""
+
+    def is_rewritten() -> bool:
         hits = search(index, scope or index.name, name, resift={"session": "anna"})
-        if all("resift" in hit.get("matched_queries", ()) for hit in hits):
-            return True
-        time.sleep(0.3)
-    return False
+        return all("resift" in hit.get("matched_queries", ()) for hit in hits)
 
-
-def wait_longer(index: Index, **added: str) -> None:
-    """Add settings to the processor of an index, such as a timeout that a busy machine does not exceed."""
-    name = f"resift-{index.name}"
-    body = pipeline(index, name)
-    body["request_processors"][0]["resift"] |= {"timeout": "20s", **added}
-    index.cluster.request("PUT", f"/_search/pipeline/{name}", body)
+    return until(is_rewritten)
 
 
 def attach(index: Index, url: str, service: RealService, *flags: str, of: str = "") -> str:
@@ -228,22 +221,35 @@ def test_a_data_stream_stays_attached_after_a_rollover(
 
 
 def test_settings_that_a_user_adds_to_the_processor_stay(
-    shop: Index, cluster: OpenSearchEngine, packaged: Model, native_node: NativeNode, tmp_path: Path
+    shop: Index,
+    cluster: OpenSearchEngine,
+    packaged: Model,
+    native_node: NativeNode,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Without the key, the service refuses the calls. A search does not show this, but attach and doctor do."""
     if native_node.config is None:
         pytest.skip("needs the folder of the node's configuration")
     name, url = f"resift-{shop.name}", native_node.url
+    # without the timeout that other tests add
+    monkeypatch.setattr("resift.plugin.cluster.search_pipelines.read_resource", read_resource)
+
+    def add(**settings: str) -> None:
+        body = pipeline(shop, name)
+        body["request_processors"][0]["resift"] |= settings
+        shop.cluster.request("PUT", f"/_search/pipeline/{name}", body)
+
     with real_service(cluster, packaged, tmp_path / "sessions.db", api_key=KEY) as service:
         attach(shop, url, service)
-        wait_longer(shop)
+        add(timeout="20s")
         told = attach(shop, url, service)
         assert "the service refuses the API key: bin/opensearch-keystore add resift.key on each node" in told
         (row,) = (row for row in native_rows(shop.cluster) if row.name == name)
         assert row.state == "fails open"
         assert "the service refuses the API key" in row.fix
         (native_node.config / "resift-key").write_text(KEY + "\n")
-        wait_longer(shop, key_file="resift-key")
+        add(key_file="resift-key")
         assert "next:" not in attach(shop, url, service)
         settings = pipeline(shop, name)["request_processors"][0]["resift"]
         assert (settings["key_file"], settings["timeout"]) == ("resift-key", "20s")
@@ -273,7 +279,6 @@ def test_the_next_url_is_used_if_a_service_is_down(
     assert f"  service     {nowhere}, {service.url} (to change this: --service URL)" in told
     settings = pipeline(shop, f"resift-{shop.name}")["request_processors"][0]["resift"]
     assert settings["url"] == [nowhere, service.url]
-    wait_longer(shop)
     # attaching again keeps the URLs
     assert f"  service     {nowhere}, {service.url} " in resift_command("attach", shop.name, opensearch_url).output
     mark(service, shop)

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from native_node import PATIENT, NativeNode, RealService, real_service
+from native_node import NativeNode, RealService, real_service
 from service_app import post
 from test_backends import fetched
 from ubi_events import new_names
@@ -96,10 +96,6 @@ def shop(
         native_engine.refresh(shop.index)
         shop.log_clicks()  # before the service looks for the log: it remembers for half a second that there is none
         resift("attach", shop.index, "--yes", "--engine", shop.url, "--service", service.url)
-        # The first search of a session takes longer than the usual time limit on a busy machine.
-        (name, body), *_ = native_engine.client.http.get(f"/_search/pipeline/resift-{shop.index}").items()
-        body["request_processors"][0]["resift"]["timeout"] = PATIENT
-        native_engine.client.http.put(f"/_search/pipeline/{name}", body=body)
         marks = {"session": "anna", "query": QUERY, "relevant": ["B02"]}
         post(service.app.test_client(), "/v1/feedback", index=shop.index, **marks)
         yield shop

@@ -23,17 +23,22 @@ os.environ.setdefault("RESIFT_SEARCH_TIMEOUT", "30")
 
 @pytest.fixture(scope="module", autouse=True)
 def patience() -> Iterator[None]:
-    """Increase the timeouts of clusters for the service, and of the service for sessions and clicks.
+    """Increase the timeouts of clusters for the service, and of the service for sessions, clicks and models.
 
     On a busy machine a search may continue without them, but most tests are about searches with them. A module that
     tests timeouts overrides this fixture.
     """
 
     def patient(name: str) -> str:
-        return read_resource(name).replace('_timeout": 1,', '_timeout": 30,')
+        resource = read_resource(name).replace('_timeout": 1,', '_timeout": 30,')
+        return resource.replace('"url": "{{urls}}",', '"url": "{{urls}}", "timeout": "60s",')
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("resift.plugin.cluster.templates.read_resource", patient)
+        for module in ("templates", "search_pipelines"):
+            patched.setattr(f"resift.plugin.cluster.{module}.read_resource", patient)
+        patched.setattr("resift.plugin.opensearch.models._SECONDS", 30.0)
+        patched.setattr("resift.plugin.opensearch.client._PIPELINE_SECONDS", 30.0)
+        patched.setattr("resift.plugin.operations.service_status._SERVICE_SECONDS", 30)
         for module in ("sessions", "ubi"):
             patched.setattr(f"resift.plugin.opensearch.{module}._TIMEOUT", 60.0)
         for module in ("plugin.opensearch.sessions", "plugin.opensearch.ubi", "embedded.database"):
