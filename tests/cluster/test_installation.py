@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from waiting import until
 
 from resift import Model
 from resift.cli.main import main
@@ -92,6 +93,8 @@ def test_options_are_remembered_and_can_be_overridden(
 def test_a_model_that_deploys_when_first_used(rest: Cluster, installed: Installer) -> None:
     id = rest.ml_objects("models", f"{installed.name}-embed")[0][0]
     rest.request("POST", f"/_plugins/_ml/models/{id}/_undeploy")
+    # the node may store the state after its response
+    assert until(lambda: rest.request("GET", f"/_plugins/_ml/models/{id}")["model_state"] == "UNDEPLOYED")
     state = {row.name: row for row in status_rows(installed)}[f"{installed.name}-embed"]
     assert (state.state, state.in_order) == (DEPLOYS_LAZILY, True)
     assert installed.install() == []

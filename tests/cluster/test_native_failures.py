@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ import pytest
 from native_node import NativeNode, Searches, faulty_service, ids
 from ports import free_port
 from served import serving
+from waiting import until
 
 FIRE = {"match": {"text": "fire"}}
 CLIENTS = 200
@@ -44,16 +44,6 @@ def frozen_server() -> Iterator[str]:
     """Yield the address of a server that accepts connections and does not answer."""
     with socket.create_server(("127.0.0.1", 0), backlog=256) as server:
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
-
-
-def until(condition: Callable[[], bool]) -> bool:
-    """Return whether a condition becomes true within half a minute."""
-    deadline = time.monotonic() + 30
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True
 
 
 def test_a_search_runs_unchanged_if_nothing_listens(searches: Searches, nowhere: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +11,7 @@ from flask import Flask
 from listening import listening
 from opensearch_fixture import service_host
 from service_app import post
+from waiting import until
 
 from resift import Model
 from resift.plugin.cluster.client import Cluster
@@ -50,6 +50,7 @@ def app(
             yield app, id
         finally:
             engine.request("POST", f"/_plugins/_ml/models/{id}/_undeploy")
+            assert until(lambda: _state(engine, id) == "UNDEPLOYED")  # the node may store it after its response
             engine.request("DELETE", f"/_plugins/_ml/models/{id}")
             engine.request("DELETE", f"/_plugins/_ml/connectors/{connector}")
             installer.uninstall()
@@ -89,11 +90,13 @@ def _registered(cluster: Cluster, url: str, dim: int) -> tuple[str, str]:
         },
     }
     id: str = cluster.request("POST", "/_plugins/_ml/models/_register", model, deploy="true")["model_id"]
-    for _ in range(600):
-        if cluster.request("GET", f"/_plugins/_ml/models/{id}")["model_state"] == "DEPLOYED":
-            return id, made["connector_id"]
-        time.sleep(0.1)
-    raise AssertionError("the model is not deployed")
+    assert until(lambda: _state(cluster, id) == "DEPLOYED")
+    return id, made["connector_id"]
+
+
+def _state(cluster: Cluster, id: str) -> str:
+    """Return the state of a model, such as DEPLOYED."""
+    return str(cluster.request("GET", f"/_plugins/_ml/models/{id}")["model_state"])
 
 
 def test_a_session_moves_the_vectors_of_a_semantic_field(app: tuple[Flask, str], cluster: OpenSearchEngine) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 import uuid
 from base64 import b64encode
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from flask.testing import FlaskClient
 from rewritten_node import Node
 from service_app import RECORDS, ids, post
 from ubi_events import NOW, ODD_EVENTS, event, query
+from waiting import until
 
 from resift import Model
 from resift.contracts.engine import Engine
@@ -218,9 +218,7 @@ def test_a_query_logged_after_its_click_is_used(
     assert clicks.judgements("anna", shop) == []
     ubi_log.add(QUERIES, [query()])
     refresh()
-    until = time.monotonic() + 30
-    while not clicks.judgements("anna", shop) and time.monotonic() < until:
-        time.sleep(0.05)
+    assert until(lambda: bool(clicks.judgements("anna", shop)))
     assert [one.document for one in clicks.judgements("anna", shop)] == ["tree"]
 
 
@@ -329,14 +327,6 @@ def test_a_wrapped_query_is_rewritten_as_the_same_query_is(client: FlaskClient, 
         assert parse(body).body is body
 
 
-def wait_until(done: Callable[[], bool]) -> None:
-    """Wait until a condition is met, long enough for a slow machine."""
-    until = time.monotonic() + 30
-    while not done():
-        assert time.monotonic() < until
-        time.sleep(0.05)
-
-
 def test_a_click_that_others_log_moves_the_same_clients_next_plain_search(rewritten_node: Node) -> None:
     node, config = rewritten_node, rewritten_node.app.config["RESIFT"]
     client_id = f"browser-{uuid.uuid4().hex}"
@@ -348,7 +338,7 @@ def test_a_click_that_others_log_moves_the_same_clients_next_plain_search(rewrit
     # Like the UBI plugin and other collectors, without waiting for a refresh.
     node.client.index(index=config.ubi_queries, body=other)
     node.client.index(index=config.ubi_events, body=clicked)
-    wait_until(lambda: ids(node.search(body)) != before)
+    assert until(lambda: ids(node.search(body)) != before)
     after = ids(node.search(body))
     assert after.index(before[-1]) < len(before) - 1
     assert ids(node.search({**body, "ext": {"ml_inference": {"session": "somebody-else"}}})) == before
