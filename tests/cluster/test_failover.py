@@ -74,6 +74,14 @@ def short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def unhurried(short_limits: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Extend the time limits again, for tests that count the requests to a node that always answers in the end."""
+    monkeypatch.setattr(failover, "PATIENCE_SECONDS", 30.0)
+    for module in ("sessions", "ubi"):
+        monkeypatch.setattr(f"resift.plugin.opensearch.{module}._TIMEOUT", 60.0)
+
+
+@pytest.fixture
 def two(opensearch_url: str) -> Iterator[tuple[Proxy, Proxy]]:
     """Yield two addresses of a node."""
     both = Proxy(opensearch_url), Proxy(opensearch_url)
@@ -113,14 +121,17 @@ def test_forked_processes_have_connections_of_their_own(
 @pytest.mark.parametrize("fault", ["kill", "freeze"])
 @pytest.mark.parametrize("which", [0, 1])
 def test_searches_continue_if_one_of_two_nodes_fails(
-    engine: OpenSearchEngine,
     cluster: OpenSearchEngine,
     two: tuple[Proxy, Proxy],
     index: str,
     model: Model,
     fault: str,
     which: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # A slow machine must not take the node that lives for the frozen one.
+    monkeypatch.setattr(failover, "PATIENCE_SECONDS", 5.0)
+    engine = OpenSearchEngine(f"{two[0].url}, {two[1].url}", timeout=60)
     cluster.create(index, ["title", "text"], model)
     engine.bulk(index, documents(model))
     engine.refresh(index)
@@ -131,15 +142,16 @@ def test_searches_continue_if_one_of_two_nodes_fails(
     two[which].thaw() if fault == "freeze" else two[which].start()
     two[1 - which].kill()
     assert len(ids(engine, index, EVERYTHING)) == 5
+    engine.close()
     two[1 - which].start()
 
 
 def test_a_failing_node_is_tried_if_the_other_node_fails(
     two: tuple[Proxy, Proxy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(failover, "PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(failover, "PATIENCE_SECONDS", 1.5)
     monkeypatch.setattr(failover, "_DEAD_SECONDS", 0.05)
-    engine = OpenSearchEngine(f"{two[0].url}, {two[1].url}", timeout=10)
+    engine = OpenSearchEngine(f"{two[0].url}, {two[1].url}", timeout=60)
     two[0].freeze()
     for seconds in [0.2] * 6 + [0, 0]:  # half of the requests go to it, and so did the last request
         time.sleep(seconds)
@@ -189,7 +201,7 @@ def test_a_frozen_cluster_costs_a_search_its_own_deadline(
         threading.Timer(1.5, proxy.thaw).start()
     assert engine.bulk(index, documents(model)) == []
     engine.refresh(index)
-    assert len(ids(engine, index, EVERYTHING)) == 5
+    assert len(ids(cluster, index, EVERYTHING)) == 5
     engine.close()
 
 
@@ -230,9 +242,19 @@ def test_indexing_continues_while_nodes_fail_and_return(
     model: Model,
     tmp_path: Path,
 ) -> None:
+    is_away, lock = threading.Event(), threading.Lock()
+
     def outage() -> None:
         two[1].kill()
-        threading.Timer(1, two[1].start).start()
+        is_away.set()
+
+    def sleep(seconds: float) -> None:
+        """Wait before a request is repeated. The outage ends when the first request has failed."""
+        with lock:
+            if is_away.is_set():
+                two[1].start()
+                is_away.clear()
+        time.sleep(seconds)
 
     changes = {700: two[0].kill, 1400: two[0].start, 2100: two[1].freeze, 3700: two[1].thaw, 4300: two[0].kill}
     changes[4900] = outage
@@ -243,7 +265,7 @@ def test_indexing_continues_while_nodes_fail_and_return(
             yield Record("f", number, str(number), {"text": f"fire {number}"})
 
     cluster.create(index, ["text"], model)
-    indexer = Indexer(engine, model, index, DeadLetters(tmp_path / "dead.jsonl"))
+    indexer = Indexer(engine, model, index, DeadLetters(tmp_path / "dead.jsonl"), sleep=sleep)
     report = indexer.run(records(), ["text"])
     two[0].start()
     assert report.retries
@@ -303,6 +325,7 @@ class LosesAnswers:
                 client.shutdown(socket.SHUT_RDWR)
 
 
+@pytest.mark.usefixtures("unhurried")
 def test_a_mark_whose_response_is_lost_counts_once(opensearch_url: str, cluster: OpenSearchEngine, index: str) -> None:
     lossy = LosesAnswers(opensearch_url, b"/_create/")
     store = open_session_store(f"{lossy.url},{lossy.url}", index)
@@ -318,6 +341,7 @@ def test_a_mark_whose_response_is_lost_counts_once(opensearch_url: str, cluster:
     lossy.close()
 
 
+@pytest.mark.usefixtures("unhurried")
 def test_a_mark_waits_for_its_session_and_a_search_does_not(
     cluster: OpenSearchEngine, two: tuple[Proxy, Proxy], index: str, model: Model
 ) -> None:
@@ -547,6 +571,7 @@ def test_writes_that_are_not_idempotent_are_never_repeated(
     assert len(Gateway.asked) == 1
 
 
+@pytest.mark.usefixtures("unhurried")
 def test_idempotent_writes_are_repeated(failing: Any, cluster: OpenSearchEngine, index: str) -> None:
     nodes = failing(b"/marked", dies=False)
     engine = OpenSearchEngine(",".join(node.url for node in nodes))
@@ -560,6 +585,7 @@ def test_idempotent_writes_are_repeated(failing: Any, cluster: OpenSearchEngine,
     engine.close()
 
 
+@pytest.mark.usefixtures("unhurried")
 def test_an_event_whose_response_is_lost_is_stored_once(failing: Any, cluster: OpenSearchEngine, index: str) -> None:
     nodes = failing(b"/_bulk", dies=False)
     nodes[1].times = 0
