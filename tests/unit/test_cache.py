@@ -81,16 +81,17 @@ class SlowEngine:
     def load(self, keys: list[str]) -> dict[str, str]:
         self.requests.append(keys)
         self.began.set()
-        assert self.release.wait(10)
+        assert self.release.wait(60)
         return {key: key.upper() for key in keys}
 
 
-def test_threads_that_need_the_same_values_load_them_once() -> None:
+def test_threads_that_need_the_same_values_load_them_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resift.cache._MAX_WAIT", 60.0)
     values, _ = make_cache(9)
     engine = SlowEngine()
     with ThreadPoolExecutor(4) as pool:
         first = pool.submit(get_or_fetch, values, {"a": "a", "b": "b"}, engine.load, group="index")
-        assert engine.began.wait(10)
+        assert engine.began.wait(60)
         others = [pool.submit(get_or_fetch, values, {"b": "b", key: key}, engine.load, group="index") for key in "ac"]
         engine.release.set()
         assert first.result() == {"a": "A", "b": "B"}
@@ -115,7 +116,7 @@ def test_nobody_waits_long_for_a_thread_that_hangs() -> None:
     engine = SlowEngine()
     with ThreadPoolExecutor(1) as pool:
         hanging = pool.submit(values.get_or_load, "a", lambda: engine.load(["a"])["a"])
-        assert engine.began.wait(10)
+        assert engine.began.wait(60)
         assert values.get_or_load("a", lambda: "other") == "other"
         engine.release.set()
         assert hanging.result() == "A"

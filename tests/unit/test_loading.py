@@ -17,32 +17,32 @@ def started() -> Loader:
 
 def test_nothing_is_loaded_before_the_start() -> None:
     assert Loader().submit("a", list) is None
-    assert not Loader().load("a", list, seconds=10)
+    assert not Loader().load("a", list, seconds=60)
 
 
 def test_work_that_ends_in_time_is_waited_for() -> None:
     results: list[str] = []
-    assert started().load("a", lambda: results.append("loaded"), seconds=10)
+    assert started().load("a", lambda: results.append("loaded"), seconds=60)
     assert results == ["loaded"]
 
 
 def test_errors_of_the_work_are_raised() -> None:
     loader = started()
     with pytest.raises(ZeroDivisionError):
-        loader.load("a", lambda: 1 / 0, seconds=10)
-    assert loader.load("a", list, seconds=10)
+        loader.load("a", lambda: 1 / 0, seconds=60)
+    assert loader.load("a", list, seconds=60)
 
 
 def test_work_that_takes_long_goes_on_without_its_caller() -> None:
     loader, release, done = started(), threading.Event(), threading.Event()
 
     def work() -> None:
-        assert release.wait(10)
+        assert release.wait(60)
         done.set()
 
     assert not loader.load("a", work, seconds=0.01)
     release.set()
-    assert done.wait(10)
+    assert done.wait(60)
 
 
 def test_equal_work_is_done_once() -> None:
@@ -50,31 +50,31 @@ def test_equal_work_is_done_once() -> None:
 
     def work() -> None:
         calls.append(1)
-        assert release.wait(10)
+        assert release.wait(60)
 
     pending = [loader.submit("a", work) for _ in range(5)]
     release.set()
     for future in pending:
         assert future is not None
-        future.result(10)
+        future.result(60)
     assert calls == [1]
 
 
 def test_nobody_waits_behind_much_other_work() -> None:
     loader, release = started(), threading.Event()
-    busy = [loader.submit(number, lambda: release.wait(10)) for number in range(MAX_AWAITED)]
+    busy = [loader.submit(number, lambda: release.wait(60)) for number in range(MAX_AWAITED)]
     assert not loader.load("a", list, seconds=10_000)  # returns at once, but the work is done later
     later = loader.submit("a", list)
     assert later is not None
     release.set()
     for future in [*busy, later]:
         assert future is not None
-        future.result(10)
+        future.result(60)
 
 
 def test_too_much_work_is_dropped() -> None:
     loader, release = started(), threading.Event()
-    pending = [loader.submit(number, lambda: release.wait(10)) for number in range(1000)]
+    pending = [loader.submit(number, lambda: release.wait(60)) for number in range(1000)]
     assert pending[0] is not None
     assert pending[-1] is None
     release.set()
