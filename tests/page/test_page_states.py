@@ -10,6 +10,7 @@ import pytest
 from browser import Page, served
 from flask import Flask
 from page_app import QUESTION
+from ports import free_port
 from selenium.webdriver.common.keys import Keys
 from service_app import wait_for_sample
 
@@ -259,7 +260,7 @@ def test_a_slow_network_shows_that_something_is_under_way(page: Page) -> None:
 
 def test_a_search_that_takes_long_says_so_and_is_stopped(page: Page) -> None:
     page.open()
-    page.network(latency=5000)
+    page.network(latency=60_000)
     page.run("document.querySelector('#examples button').click()")
     page.wait("return !document.getElementById('slow').hidden")
     page.click("#stop")
@@ -271,7 +272,7 @@ def test_a_search_that_takes_long_says_so_and_is_stopped(page: Page) -> None:
 NETWORK = """
 const soon = window.fetch;
 window.fetch = async (path, how) => {
-  if (path === 'PATH') await new Promise((done) => setTimeout(done, 500));
+  if (path === 'PATH') await new Promise((done) => { window.proceed = done; });
   const fails = { error: { code: 'engine_unavailable', message: 'the engine is away' } };
   return path === 'PATH' && FAILS ? Response.json(fails, { status: 503 }) : soon(path, how);
 };
@@ -280,7 +281,7 @@ window.fetch = async (path, how) => {
 
 @contextmanager
 def late(page: Page, path: str, fails: bool = False) -> Iterator[None]:
-    """Delay responses to requests for a path by half a second. With ``fails``, they are errors."""
+    """Delay the response to a request for a path until :func:`proceed` is called. With ``fails``, it is an error."""
     source = NETWORK.replace("PATH", path).replace("FAILS", str(fails).lower())
     added = page.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": source})  # type: ignore[no-untyped-call]
     try:
@@ -289,11 +290,18 @@ def late(page: Page, path: str, fails: bool = False) -> Iterator[None]:
         page.emulate("Page.removeScriptToEvaluateOnNewDocument", added)
 
 
+def proceed(page: Page) -> None:
+    """Wait until a request is delayed by :func:`late`, and end the delay."""
+    page.wait("return Boolean(window.proceed)")
+    page.run("proceed()")
+
+
 def test_indices_that_are_listed_late_are_listed(page: Page) -> None:
     with late(page, "v1/indices"):
         page.open(q=QUESTION)
         assert page.all("#right .card")
         assert page.texts("#index option") == ["resift-demo (447)"]
+        proceed(page)
         page.wait("return document.getElementById('index').length === 2")
         assert page.texts("#index option") == ["odd (16)", "resift-demo (447)"]
 
@@ -301,10 +309,13 @@ def test_indices_that_are_listed_late_are_listed(page: Page) -> None:
 def test_hits_stay_where_indices_cannot_be_listed(page: Page) -> None:
     with late(page, "v1/indices", fails=True):
         page.open(q=QUESTION)
-        page.run_async("setTimeout(arguments[0], 1000)")
+        proceed(page)
+        page.run_async("setTimeout(arguments[0], 500)")
         assert page.all("#right .card")
         assert not page.one("#message").is_displayed()
-        page.open()
+        page.driver.get(page.base)
+        proceed(page)
+        page.settle()
         assert page.wait("return document.querySelector('#message h2')?.innerText") == "That did not work"
 
 
@@ -313,8 +324,10 @@ def test_a_search_sent_while_a_mark_is_noted_has_arrows_of_its_own(page: Page) -
     with late(page, "v1/feedback"):
         page.open(q="court", compare=1)
         page.run("document.querySelector('#right .thumb').click()")
-        page.search("filing fee")
-        shown = page.texts(arrows)
+        page.one("#query").clear()
+        page.one("#query").send_keys("filing fee" + Keys.ENTER)
+        proceed(page)
+        shown = page.settle().texts(arrows)
     assert len(shown) == 10
     page.driver.refresh()
     assert page.settle().texts(arrows) == shown
@@ -334,8 +347,8 @@ def test_a_newer_search_ends_an_older_one(page: Page) -> None:
 
 def test_the_page_outlives_its_server(page: Page, page_app: Flask) -> None:
     with ExitStack() as stack:
-        server = stack.enter_context(served(page_app))
-        port = server.server_port
+        port = free_port()  # another program cannot take this port while the server is away
+        stack.enter_context(served(page_app, port))
         page = Page(page.driver, f"http://127.0.0.1:{port}").open(q=QUESTION)
         before = page.texts("#right .card h3")
         stack.close()
