@@ -159,7 +159,7 @@ def test_four_commands_from_the_archive_to_a_search_that_follows_its_session(
             env={**os.environ, "OPENSEARCH_URL": url, "RESIFT_API_KEY": KEY},
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=900,
         )
         assert done.returncode == 0, done.stdout
         assert "route       Resift's plugin, which all nodes have" in done.stdout

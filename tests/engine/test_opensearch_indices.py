@@ -152,7 +152,7 @@ def test_an_index_of_an_earlier_version_gets_the_new_words(
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         env = {**os.environ, "PATH": path}
         done = subprocess.run(
-            ["bash", "-e", "-c", script], capture_output=True, text=True, timeout=100, env=env, cwd=tmp_path
+            ["bash", "-e", "-c", script], capture_output=True, text=True, timeout=600, env=env, cwd=tmp_path
         )
         assert done.returncode == 0, done.stderr
         assert f"1 documents in index {old}-2: 0 without a vector, 0 with a stale one" in done.stdout

@@ -24,6 +24,7 @@ from resift.sessions.quotas import Quotas
 from resift.sessions.sessions import MAX_DOCUMENT_ID, Sessions
 
 DAY = 86_400
+NOON = 20_000.5 * DAY  # the quotas do not begin anew during a test
 MARK = {"session": "anna", "index": "docs", "query": "fire"}
 
 
@@ -41,6 +42,7 @@ def opened(tmp_path: Path, model: Model) -> Iterator[Callable[..., FlaskClient]]
         client = create_app(config, engine=engine, model=model).test_client()
         client.environ_base["HTTP_X_API_KEY"] = headers["shop"]["X-Api-Key"]
         client.application.config["OTHER"] = headers["other"]
+        client.application.extensions["resift"].sessions.quotas.clock = lambda: NOON
         clients.append(client)
         return client
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import urllib3
+from clock import Clock
 from flask.testing import FlaskClient
 from served import JSON, Client, serving
 from service_app import config as config
@@ -195,11 +196,14 @@ def test_opensearch_receives_the_request_id(opensearch_url: str, model: Model, t
         direct.close()
 
 
-def test_what_is_remembered_is_for_all_ids(model: Model, tmp_path: Path) -> None:
+def test_what_is_remembered_is_for_all_ids(
+    model: Model, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine = SqliteEngine(str(tmp_path / "e.db"))
     engine.create("docs", ["text"], model)
     app = create_app(Config(engine=engine.path, store=str(tmp_path / "s.db")), engine=engine, model=model)
     infos = app.extensions["resift"]._infos
+    monkeypatch.setattr(infos, "clock", clock)  # an entry lives for five seconds
     for id in ("r-11", "r-12"):
         body = {"index": "docs", "query": "fire"}
         assert app.test_client().post("/v1/search", json=body, headers={"X-Opaque-Id": id}).status_code == 200

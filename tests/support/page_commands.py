@@ -149,7 +149,7 @@ class Terminal:
         return self._run_in_shell(command)
 
     def _run_in_shell(self, command: str) -> tuple[int, str]:
-        """Run a command in bash, and return its exit status and its output. It may take up to 300 seconds."""
+        """Run a command in bash, and return its exit status and its output. It may take up to 15 minutes."""
         definitions = _SHELL.format(python=shlex.quote(sys.executable))
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         ran = subprocess.run(
@@ -159,6 +159,6 @@ class Terminal:
             stderr=subprocess.STDOUT,
             text=True,
             encoding="utf-8",
-            timeout=300,
+            timeout=900,
         )
         return ran.returncode, ran.stdout
