@@ -20,6 +20,7 @@ from opensearch_fixture import service_host
 
 from resift import Model, WordVectors
 from resift.errors import EngineError
+from resift.ingest.verify import verify
 from resift.plugin.cluster.index_pipelines import pipeline_kinds, remove_ingest_pipeline
 from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.installation import Installation
@@ -206,6 +207,26 @@ def test_documents_are_indexed_without_vectors_while_the_service_is_down(
     again = run("attach", shop.name, opensearch_url, "--model", old.folder, "--json")
     (report,) = json.loads(again.stdout)["indices"]
     assert (report["documents"], report["missing"]) == (32, 0)
+    run("detach", shop.name, opensearch_url)
+
+
+# OpenSearch warns that a future version will not run pipelines for updates.
+@pytest.mark.filterwarnings("ignore:the index .* pipeline")
+def test_updates_in_bulk_requests_leave_stale_vectors_until_they_are_repaired(
+    shop: Index, old: Served, opensearch_url: str
+) -> None:
+    run("attach", shop.name, opensearch_url, "--model", old.folder, "--default-pipelines")
+    fields = list(shop.engine.info(shop.name).fields)
+    update = {"doc": {"text": "river"}}
+    shop.cluster.request("POST", f"/{shop.name}/_update/61", update)
+    assert_right(shop, old.model, fields)
+    # OpenSearch does not run the pipeline for the first update, and runs it for the new fields alone for the second one
+    lines = [{"update": {"_id": "62"}}, update, {"update": {"_id": "64"}}, {**update, "doc_as_upsert": True}]
+    assert {item["status"] for item in shop.bulk(list(map(json.dumps, lines)))} == {200}
+    shop.engine.refresh(shop.name)
+    report = verify(shop.engine, old.model, shop.name, repair=True)
+    assert (sorted(report.stale_ids), report.repaired) == (["62", "64"], 2)
+    assert_right(shop, old.model, fields)
     run("detach", shop.name, opensearch_url)
 
 
