@@ -62,12 +62,12 @@ def needed() -> Iterator[Any]:
 
 def assembled_home() -> Path:
     """Return the folder of the distribution without the plugin."""
-    from node_assembly import assemble, cache_folder, find_java, locked
+    from node_assembly import assemble, cache_folder, locked
     from node_releases import release
 
     wanted, cache = release(), cache_folder()
     with locked(cache):
-        return assemble(cache, wanted, find_java(wanted))
+        return assemble(cache, wanted)
 
 
 @dataclass(frozen=True)

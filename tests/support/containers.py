@@ -164,7 +164,7 @@ def opensearch_image(containers: Containers, official: str) -> str:
         return existing
     with locked(cache_folder()):
         java = find_java(newest)
-        home = assemble(cache_folder(), newest, java)
+        home = assemble(cache_folder(), newest)
     with tempfile.TemporaryDirectory(dir=cache_folder()) as made:
         root = _debian(Path(made) / "root")
         there = root / "usr/share/opensearch"

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import os
 import re
 import shutil
 import subprocess
@@ -19,7 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from node_assembly import cache_folder, java_homes, locked, run
+from node_assembly import cache_folder, java_homes, locked, maven_environment, run
 from node_releases import NEWEST, NodeUnavailable
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,7 +60,7 @@ def _build(version: str, archive: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="native-") as folder:
         options = [f"-Dopensearch.version={version}", f"-Dbuild.folder={folder}", *_profile(version)]
         command = [maven, "-q", "-B", "-Dstyle.color=never", "-f", str(SOURCE / "pom.xml"), *options, "package"]
-        run(command, "Maven could not build the plugin", env={**os.environ, "JAVA_HOME": str(jdk)})
+        run(command, "Maven could not build the plugin", env={**maven_environment(), "JAVA_HOME": str(jdk)})
         complete = archive.with_suffix(".new")
         shutil.copyfile(Path(folder) / f"resift-{version}.zip", complete)
         complete.rename(archive)

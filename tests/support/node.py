@@ -244,8 +244,8 @@ def _start(
     java_options = (f"-Xms{heap} -Xmx{heap} " if heap else "") + (_QUICK if quick else "")
     with locked(cache):
         java = find_java(chosen)
-        home = assemble(cache, chosen, java)
-        extended = home if plugin is None else with_plugin(cache, home, plugin, java)
+        home = assemble(cache, chosen)
+        extended = home if plugin is None else with_plugin(cache, home, plugin)
         _clear_up(cache)
         for own, has_plugin in zip(settings, native, strict=True):
             run = Path(tempfile.mkdtemp(prefix="run-", dir=cache))

@@ -28,6 +28,8 @@ ITEM = """<artifactItem><groupId>{}</groupId><artifactId>{}</artifactId><version
 <type>{}</type></artifactItem>"""
 
 _JAVA_17 = 61  # version number of class files for Java 17
+# Options of Java for a program that ends soon: compile only once, with few optimizations.
+_SHORT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ def find_java(release: Release) -> Java:
     )
 
 
-def assemble(cache: Path, release: Release, java: Java) -> Path:
+def assemble(cache: Path, release: Release) -> Path:
     """Return the folder of a release with its plugins. It is assembled if it is not in the cache folder.
 
     The distribution is assembled in a temporary folder, which is renamed at the end. The folder is therefore complete
@@ -119,10 +121,9 @@ def assemble(cache: Path, release: Release, java: Java) -> Path:
     Args:
         cache: The cache folder.
         release: The release.
-        java: The Java runtime that installs the plugins.
 
     Raises:
-        NodeUnavailable: If the artefacts cannot be fetched, or the plugins cannot be installed.
+        NodeUnavailable: If the artefacts cannot be fetched.
     """
     stamp = hashlib.sha256(repr(release).encode()).hexdigest()[:8]
     home = cache / f"opensearch-{release.version}-{stamp}"
@@ -142,21 +143,20 @@ def assemble(cache: Path, release: Release, java: Java) -> Path:
             if module.distribution is not None:
                 jars += _unpack_module(files[module.distribution], module.name, Path(scratch))
             _add_module(built, release, module, jars)
-        if release.archives:
-            _install_plugins(built, [files[archive] for archive in release.archives], java)
+        for archive in release.archives:
+            _install_plugin(built, files[archive])
         _let_everyone_run(built)
         built.rename(home)
     return home
 
 
-def with_plugin(cache: Path, home: Path, archive: Path, java: Java) -> Path:
+def with_plugin(cache: Path, home: Path, archive: Path) -> Path:
     """Return a copy of a distribution in which another plugin is installed.
 
     Args:
         cache: The folder for the copy, which consists of hard links.
         home: The distribution.
         archive: The plugin's archive. Its name identifies its contents.
-        java: The Java that the distribution runs on.
     """
     extended = cache / f"{home.name}-{archive.stem}"
     if extended.exists():
@@ -164,7 +164,7 @@ def with_plugin(cache: Path, home: Path, archive: Path, java: Java) -> Path:
     with tempfile.TemporaryDirectory(prefix="assembling-", dir=cache) as scratch:
         copy = Path(scratch) / home.name
         shutil.copytree(home, copy, copy_function=os.link)
-        _install_plugins(copy, [archive], java)
+        _install_plugin(copy, archive)
         _let_everyone_run(copy)
         copy.rename(extended)
     return extended
@@ -190,8 +190,13 @@ def fetch(artefacts: Sequence[Artefact], folder: Path, name: str) -> list[Path]:
     items = "".join(ITEM.format(*artefact) for artefact in artefacts)
     (folder / "pom.xml").write_text(POM.format(items=items))
     command = [maven, "-q", "-B", "-Dstyle.color=never", "dependency:copy", f"-DoutputDirectory={folder}"]
-    run(command, f"Maven could not fetch {name}", cwd=folder)
+    run(command, f"Maven could not fetch {name}", cwd=folder, env=maven_environment())
     return [folder / f"{artefact}-{version}.{type}" for _, artefact, version, type in artefacts]
+
+
+def maven_environment() -> dict[str, str]:
+    """Return the environment variables for Maven. If MAVEN_OPTS is not set, Maven takes less CPU time than usual."""
+    return {"MAVEN_OPTS": _SHORT, **os.environ}
 
 
 def environment(home: Path, config: Path, java: Java) -> dict[str, str]:
@@ -260,9 +265,20 @@ def _add_module(home: Path, release: Release, module: Module, jars: list[Path]) 
         (folder / "plugin-security.policy").write_text(f"grant {{\n{grants}}};\n")
 
 
-def _install_plugins(home: Path, archives: list[Path], java: Java) -> None:
-    command = [str(home / "bin/opensearch-plugin"), "install", "-b", *(path.as_uri() for path in archives)]
-    run(command, "the plugins could not be installed", env=environment(home, home / "config", java))
+def _install_plugin(home: Path, archive: Path) -> None:
+    """Unpack the archive of a plugin as ``bin/opensearch-plugin install`` does.
+
+    That program also compares the classes of all jars, which takes several seconds of CPU time. OpenSearch repeats this
+    check at each start.
+    """
+    folder = home / "plugins" / ".unpacked"
+    shutil.unpack_archive(archive, folder)
+    descriptor = (folder / "plugin-descriptor.properties").read_text("utf-8")
+    (name,) = re.findall(r"^name=(.+?)\s*$", descriptor, re.MULTILINE)
+    for part in ("bin", "config"):
+        if (folder / part).exists():
+            (folder / part).rename(home / part / name)
+    folder.rename(folder.with_name(name))
 
 
 def run(command: list[str], failure: str, **options: Any) -> str:
