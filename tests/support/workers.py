@@ -34,7 +34,7 @@ SECURED = tuple(
 )
 
 # The files whose names begin like this share an OpenSearch node with Resift's plugin.
-NATIVE = "tests/cluster/test_native_"
+NATIVE = tuple(f"tests/cluster/test_{name}" for name in ("native_", "attach_native", "recipes"))
 
 # These tests wait for time limits for longer than they compute. They start early, while all processes have work.
 WAITING = ("tests/cluster/test_failover.py", "tests/cluster/test_frozen_service.py")
@@ -106,7 +106,7 @@ class ByFile(LoadScopeScheduling):
         file = nodeid.partition("::")[0]
         if file in SECURED:
             return SECURED[0]
-        return NATIVE if file.startswith(NATIVE) else file
+        return NATIVE[0] if file.startswith(NATIVE) else file
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         """Assign the next file that a process has collected, or shut the process down if there is none."""
