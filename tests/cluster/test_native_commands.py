@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +26,7 @@ from fixed_port import alone_at
 from opensearch_fixture import NEEDS, required
 from test_attach_uninstalled import POSTS, REPEATED, WAIT
 
+import resift
 from resift import Model
 from resift.cli.main import main
 from resift.errors import EngineError
@@ -99,59 +101,71 @@ class Distribution:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def distribution() -> Iterator[Distribution]:
-    """Yield a copy of the distribution that the tests assemble."""
+    """Yield a copy of the distribution that the tests assemble, into which the page's command installs the plugin."""
     with needed():
+        from native_plugin import plugin_archive
         from node_assembly import environment, find_java
-        from node_releases import release
+        from node_releases import NEWEST, release
 
         assembled, wanted = assembled_home(), release()
-        java = find_java(wanted)
+        java, archive = find_java(wanted), plugin_archive(wanted.version)
     home = assembled.parent / f"commands-{os.getpid()}"
     shutil.copytree(assembled, home, copy_function=os.link)
-    yield Distribution(home, wanted.version, environment(home, home / "config", java))
+    copied = Distribution(home, wanted.version, environment(home, home / "config", java))
+    with tempfile.TemporaryDirectory() as folder:
+        named = shutil.copy(archive, f"{folder}/resift-{wanted.version}.zip")
+        install = page()[0].partition("#")[0].replace(f"file:///tmp/resift-{NEWEST}.zip", f"file://{named}")
+        copied.run(install, {})
+    yield copied
     shutil.rmtree(home)
 
 
-@contextmanager
-def running(home: Path) -> Iterator[Any]:
-    """Yield a node that runs a distribution and has the index ``blog``."""
+def page() -> tuple[str, str, str, str]:
+    """Return the commands of the page: the installation, three further commands, a search, and those for a key."""
+    section = (ROOT / "docs" / "install.md").read_text("utf-8").partition("Four commands")[2]
+    commands, search, keystore = re.findall(r"```\n(.*?)```", section, re.DOTALL)[:3]
+    install, *others = commands.strip().splitlines()
+    assert len(others) == 3
+    return install, "\n".join(others), search, keystore
+
+
+@pytest.fixture(scope="module")
+def nodes(distribution: Distribution) -> Iterator[list[Any]]:
+    """Yield two nodes of a cluster, both with the plugin until a test restarts them.
+
+    The cluster has the index ``blog``, and the index ``spread`` with a shard on each node.
+    """
     with needed() as node:
-        started = node.start(quick=True, heap="768m", home=home)
-    try:
-        with closing(OpenSearchEngine(started.url)) as engine:
-            engine.client.indices.create(index="blog", body={"settings": {"number_of_replicas": 0}})
-            for one, (body, _) in POSTS.items():
-                engine.client.index(index="blog", id=one, body={"body": body}, refresh=True)
-        yield started
-    finally:
-        started.stop()
+        started = node.start_cluster(2, heap="512m", home=distribution.home)
+    with closing(OpenSearchEngine(started[0].url)) as engine:
+        engine.client.indices.create(index="blog", body={"settings": {"number_of_replicas": 0}})
+        for one, (body, _) in POSTS.items():
+            engine.client.index(index="blog", id=one, body={"body": body}, refresh=True)
+        settings = {"number_of_shards": 2, "number_of_replicas": 0, "routing.allocation.total_shards_per_node": 1}
+        engine.client.indices.create(index="spread", body={"settings": settings})
+        engine.client.index(index="spread", id="1", body={"body": "strike"}, refresh=True)
+    yield started
+    for one in started:
+        one.stop()
 
 
 def test_four_commands_from_the_archive_to_a_search_that_follows_its_session(
-    distribution: Distribution, here: Path
+    distribution: Distribution, nodes: list[Any], here: Path
 ) -> None:
-    from native_plugin import plugin_archive
     from node_assembly import node_user
-    from node_releases import NEWEST
 
-    section = (ROOT / "docs" / "install.md").read_text("utf-8").partition("Four commands")[2]
-    commands, search, keystore = re.findall(r"```\n(.*?)```", section, re.DOTALL)[:3]
-    first, *others = commands.strip().splitlines()
-    assert len(others) == 3
-    archive = here / f"resift-{distribution.version}.zip"
-    shutil.copy(plugin_archive(distribution.version), archive)
-    install = first.partition("#")[0].replace(f"file:///tmp/resift-{NEWEST}.zip", f"file://{archive}")
-    distribution.run(install, {})
-    served = "\n".join(others).replace("resift serve &", f"resift serve 2> serve.log &\n{WAIT}")
+    _, others, search, keystore = page()
+    served = others.replace("resift serve &", f"resift serve 2> serve.log &\n{WAIT}")
     program = here / "bin" / "resift"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m resift "$@"\n')
     program.chmod(0o755)
-    with running(distribution.home) as node, alone_at(8080):
-        # The node has started without a key, and reads it when the keystore is loaded again.
-        url, config = node.url, str(node.run / "config")
+    with alone_at(8080):
+        # The node has started without a key, and reads it when the keystore is loaded again. The other node, which a
+        # test restarts without the plugin, would then refuse to start with the key.
+        url, config = nodes[0].url, str(nodes[0].run / "config")
         variables = {"OPENSEARCH_PATH_CONF": config, "OPENSEARCH_URL": url, "RESIFT_API_KEY": KEY}
         distribution.run(keystore, variables, **node_user())
         done = subprocess.run(
@@ -169,21 +183,7 @@ def test_four_commands_from_the_archive_to_a_search_that_follows_its_session(
         with closing(OpenSearchEngine(url)) as engine:
             stats = Cluster(engine).request("GET", "/_plugins/_resift/stats")
         assert stats["searches"]["failed"]["unauthorized"] == 0
-
-
-@pytest.fixture(scope="module")
-def nodes() -> Iterator[list[Any]]:
-    """Yield two nodes of a cluster with the index ``blog``, both with the plugin until a test restarts them."""
-    with needed() as node:
-        started = node.start_cluster(2, heap="512m", native=(True, True))
-    with closing(OpenSearchEngine(started[0].url)) as engine:
-        # one shard on each node
-        settings = {"number_of_shards": 2, "number_of_replicas": 0, "routing.allocation.total_shards_per_node": 1}
-        engine.client.indices.create(index="blog", body={"settings": settings})
-        engine.client.index(index="blog", id="1", body={"body": "strike"}, refresh=True)
-    yield started
-    for one in started:
-        one.stop()
+    resift.detach(url, "blog").run()
 
 
 def restart(node: Any, home: Path) -> None:
@@ -196,7 +196,7 @@ def restart(node: Any, home: Path) -> None:
 
 def attach(url: str, *flags: str) -> str:
     """Attach the index, and return the output of the command."""
-    done = CliRunner().invoke(main, ["attach", "blog", "--engine", url, *flags])
+    done = CliRunner().invoke(main, ["attach", "spread", "--engine", url, *flags])
     assert done.exit_code == 0, done.output
     return done.output
 
@@ -205,7 +205,7 @@ def search(url: str, **ext: Any) -> None:
     """Search both shards through the pipeline of the index."""
     with closing(OpenSearchEngine(url)) as engine:
         body = {"query": {"match": {"body": "strike"}}, **({"ext": ext} if ext else {})}
-        answer = Cluster(engine).request("POST", "/blog/_search", body, search_pipeline="resift-blog")
+        answer = Cluster(engine).request("POST", "/spread/_search", body, search_pipeline="resift-spread")
         assert [hit["_id"] for hit in answer["hits"]["hits"]] == ["1"]
         assert (answer["_shards"]["total"], answer["_shards"]["failed"]) == (2, 0)
 
@@ -250,19 +250,19 @@ def test_the_plugin_must_be_on_all_nodes(nodes: list[Any], here: Path) -> None:
         with pytest.raises(
             EngineError, match=r"Processor type \[resift\] is not installed on node|Invalid processor type resift"
         ):
-            SearchAttachment(cluster, "blog").run_native(("http://127.0.0.1:8080",))
+            SearchAttachment(cluster, "spread").run_native(("http://127.0.0.1:8080",))
         # the first node removes ext.resift, which the shard on the second node could not read
         for options in ({"session": "anna"}, {"session": None}, {"query": "strike"}):
             search(url, resift=options)
         planned = attach(url, "--dry-run")
         assert "route       ml_inference of ML Commons, because these nodes lack Resift's plugin: node-1" in planned
-        with pytest.raises(EngineError, match="resift-blog"):
+        with pytest.raises(EngineError, match="resift-spread"):
             search(second.url)
         rows = {row.name: row for row in native_rows(cluster)}
         assert rows["resift on node-0"].fix == ""
         assert rows["resift on node-1"].state.startswith("missing: pipelines with its processor fail on this node")
         assert "bin/opensearch-plugin install file:///PATH/resift-" in rows["resift on node-1"].fix
-        assert rows["resift-blog"].state == "needs Resift's plugin, which is missing on 1 of 2 nodes"
+        assert rows["resift-spread"].state == "needs Resift's plugin, which is missing on 1 of 2 nodes"
         # attaching again helps without the plugin
         assert "moved       from Resift's plugin, which rewrites these searches now" in attach(url, "--yes")
         for one in nodes:

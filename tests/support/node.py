@@ -30,7 +30,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -194,19 +194,17 @@ def start(
         NodeUnavailable: If something is missing on this machine, or the node does not start.
     """
     alone = {"discovery.type": "single-node", "http.port": port, "transport.port": 0}
-    return _start([alone], heap, quick, stays, version, certificates, [native], home)[0]
+    return _start([alone], heap, quick, stays, version, certificates, native, home)[0]
 
 
-def start_cluster(
-    nodes: int = 3, heap: str = "768m", quick: bool = True, native: Sequence[bool] | None = None
-) -> list[Node]:
+def start_cluster(nodes: int = 3, heap: str = "768m", quick: bool = True, home: Path | None = None) -> list[Node]:
     """Start nodes that form one cluster, and wait until they are healthy. Each node has the same ports after a restart.
 
     Args:
         nodes: Number of nodes.
         heap: The heap of each node.
         quick: Whether the nodes must start quickly (see :class:`Launch`).
-        native: For each node, whether it has Resift's plugin. By default no node has it.
+        home: The folder of a distribution that is used instead of the assembled distribution.
 
     Raises:
         NodeUnavailable: If something is missing on this machine, or a node does not start.
@@ -224,7 +222,7 @@ def start_cluster(
         }
         for name, http, transport in zip(names, ports[:nodes], ports[nodes:], strict=True)
     ]
-    return _start(settings, heap, quick, native=native or [False] * nodes)
+    return _start(settings, heap, quick, own_home=home)
 
 
 def _start(
@@ -234,23 +232,23 @@ def _start(
     stays: bool = False,
     version: str = "",
     certificates: Certificates | None = None,
-    native: Sequence[bool] = (False,),
+    native: bool = False,
     own_home: Path | None = None,
 ) -> list[Node]:
     """Start a node with each of these settings, and wait until the nodes are healthy and form a cluster."""
     cache, nodes = cache_folder(), []
     chosen = release(version, secured=certificates is not None)
-    plugin = plugin_archive(chosen.version) if any(native) else None
+    plugin = plugin_archive(chosen.version) if native else None
     java_options = (f"-Xms{heap} -Xmx{heap} " if heap else "") + (_QUICK if quick else "")
     with locked(cache):
         java = find_java(chosen)
-        home = assemble(cache, chosen)
-        extended = home if plugin is None else with_plugin(cache, home, plugin)
+        home = own_home or assemble(cache, chosen)
+        if plugin is not None:
+            home = with_plugin(cache, home, plugin)
         _clear_up(cache)
-        for own, has_plugin in zip(settings, native, strict=True):
+        for own in settings:
             run = Path(tempfile.mkdtemp(prefix="run-", dir=cache))
-            folder = own_home or (extended if has_plugin else home)
-            nodes.append(Node(run, os.getpid(), how=Launch(folder, java, own, java_options, certificates, quick)))
+            nodes.append(Node(run, os.getpid(), how=Launch(home, java, own, java_options, certificates, quick)))
             nodes[-1].save()
     try:
         for node in nodes:
