@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
@@ -16,9 +17,9 @@ from resift.contracts.session_store import SessionStore
 from resift.contracts.ubi import UbiLog
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model
-from resift.errors import BadInput, ResiftError
+from resift.errors import BadInput, NotFound, ResiftError
 from resift.ingest.readers import FORMATS
-from resift.plugin.addresses import is_cluster
+from resift.plugin.addresses import is_cluster, without_credentials
 from resift.schema import as_sentence, fields_of, schema_of
 from resift.service.config import Config
 from resift.service.connect import (
@@ -228,12 +229,36 @@ def engine_at(url: str) -> AbstractContextManager[Engine]:
 
 
 def session_store_at(store: str) -> AbstractContextManager[SessionStore]:
-    """Return a context manager that opens a session store, and closes it at the end of the ``with`` block.
+    """Return a context manager that opens an existing session store, and closes it at the end of the ``with`` block.
+
+    Args:
+        store: The URL of an OpenSearch cluster, or the path of an SQLite file.
+
+    Raises:
+        NotFound: If the file does not exist. A new file would hide that the command looks in the wrong place.
+    """
+    if not store_exists(store):
+        expected = "the file of the service: run this command in the service's folder, or set RESIFT_STORE or --store"
+        raise NotFound(f"no sessions: {store_location(store)} does not exist", value=store, expected=expected)
+    return closing(open_session_store(store, service_settings().session_index))
+
+
+def store_exists(store: str) -> bool:
+    """Return whether a session store exists. The index in a cluster is created when it is needed, so it always exists.
 
     Args:
         store: The URL of an OpenSearch cluster, or the path of an SQLite file.
     """
-    return closing(open_session_store(store, service_settings().session_index))
+    return is_cluster(store) or os.path.exists(store)
+
+
+def store_location(store: str) -> str:
+    """Return the address of a store as commands print it: the absolute path of a file, or a URL without password.
+
+    Args:
+        store: The URL of an OpenSearch cluster, or the path of an SQLite file.
+    """
+    return without_credentials(store) if is_cluster(store) else os.path.abspath(store)
 
 
 def ubi_log_at(engine: str, store: str) -> AbstractContextManager[UbiLog]:

@@ -6,15 +6,16 @@ import getpass
 import shutil
 import sys
 import textwrap
+from contextlib import closing
 
 import click
 
-from resift.cli.options import engine_at, engine_option, service_settings, session_store_at, store_option
+from resift.cli.options import engine_at, engine_option, service_settings, store_option
 from resift.errors import BadInput
 from resift.reviews.review import FORMATS, Review
 from resift.reviews.reviews import Reviews, ReviewSettings
 from resift.reviews.stopping import Progress
-from resift.service.connect import open_review_store
+from resift.service.connect import open_review_store, open_session_store
 
 _KEYS = "y relevant · n not relevant · u undo · q quit"
 
@@ -35,8 +36,9 @@ def review(review: str, index: str | None, topic: str, format_: str | None, engi
 
     REVIEW is the name of the review. The command requires the extra 'review'.
     """
-    with engine_at(engine) as opened_engine, session_store_at(store):  # checks that the store of reviews is available
-        reviews = Reviews(opened_engine, lambda: open_review_store(store, service_settings().session_index))
+    sessions_index = service_settings().session_index
+    with engine_at(engine) as opened_engine, closing(open_session_store(store, sessions_index)):  # checks the store
+        reviews = Reviews(opened_engine, lambda: open_review_store(store, sessions_index))
         opened_review = reviews.open(review) if index is None else reviews.begin(review, index, ReviewSettings(topic))
         if format_ is not None:
             click.echo(opened_review.export(format_), nl=False)

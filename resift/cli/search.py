@@ -17,6 +17,8 @@ from resift.cli.options import (
     library_at,
     model_option,
     option_for,
+    store_exists,
+    store_location,
     store_option,
 )
 from resift.cli.output import display_width, truncate
@@ -24,6 +26,7 @@ from resift.contracts.search_options import RankingMethod, SearchRequest
 from resift.errors import BadInput
 from resift.feedback.methods import METHODS, MethodName
 from resift.ingest.fields import guess_fields
+from resift.plugin.addresses import is_cluster
 from resift.query.body import parse
 from resift.query.dsl import document_text
 from resift.service.bodies import Search, options_of, search_body
@@ -77,7 +80,7 @@ def search(
 
     With --json, the command prints the response of POST /v1/search or, with --explain, the complete search body.
     """
-    with library_at(engine, model, index, ":memory:" if session is None else store) as opened_library:
+    with library_at(engine, model, index, store if session and store_exists(store) else ":memory:") as opened_library:
         # Raises IndexNotFound. The error of the library would explain how to create an index in Python.
         opened_library.service.info(index)
         opened_index = opened_library.index(index)
@@ -86,7 +89,7 @@ def search(
         searcher = opened_index if session is None else opened_index.session(session)
         if isinstance(searcher, library.Session):
             if not (learned := searcher.explain(feedback))["judgements"]:
-                click.echo(f"session {session} has no marks in {store} {STORE_HINT}", err=True)
+                click.echo(f"session {session} has no marks in {store_location(store)} {STORE_HINT}", err=True)
             elif explain:
                 click.echo(repr(learned), err=True)
         if explain:
@@ -130,13 +133,19 @@ def mark(
 ) -> None:
     """Mark documents of INDEX as relevant to QUERY. IDS are the ids of the documents.
 
-    Later searches in the same session (--session) rank similar documents higher.
+    Later searches in the same session (--session) rank similar documents higher. The searches of a service do so only
+    if the service uses the same store: run this command in the folder of the service, or set RESIFT_STORE for both. The
+    command prints the store, and does not call the service.
     """
+    is_new = not store_exists(store)
     with library_at(engine, model, index, store) as opened_library:
         opened_library.service.info(index)
         marking_session = opened_library.index(index).session(session)
         relevant, irrelevant_ids = ((), ids) if irrelevant else (ids, ())
         click.echo(repr(marking_session.mark(relevant, irrelevant_ids, query=query, explain=explain)))
+    condition = "if its RESIFT_STORE is the same" if is_cluster(store) else "if it uses this file (RESIFT_STORE)"
+    stored = f"stored in {'the new file ' if is_new else ''}{store_location(store)}"
+    click.echo(f"{stored}; a service reads this mark only {condition}", err=True)
 
 
 def _print_body(opened_library: library.Library, search: Search, complete: bool) -> None:

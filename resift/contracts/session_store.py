@@ -110,6 +110,16 @@ class SessionStore(ABC):
             The number of deleted sessions.
         """
 
+    def erase_deleted(self) -> bool:
+        """Remove the remains of deleted sessions from the files of the store. This can take long.
+
+        A store that does not manage its files itself does nothing.
+
+        Returns:
+            False if remains are still readable in the files of the store.
+        """
+        return True
+
     @abstractmethod
     def close(self) -> None:
         """Close the connections."""

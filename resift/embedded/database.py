@@ -6,6 +6,7 @@ The module :mod:`resift.embedded.tables` defines the tables of the engine.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sqlite3
 import time
@@ -28,6 +29,8 @@ from resift.contracts.ubi import (
 )
 from resift.embedded.tables import FORMAT
 from resift.errors import BadInput, EngineUnavailable, ResiftError, SessionsUnavailable
+
+log = logging.getLogger(__name__)
 
 _TIMEOUT = 30.0  # seconds that a connection waits for other writers
 # Parts of SQLite's error messages that do not indicate damage. Any other error in Resift's own statements does.
@@ -230,6 +233,60 @@ class Database:
             raise self._corrupt(f"{self.path} is damaged: {error}", value=self.path, expected=expected) from error
 
 
+class ErasingDatabase(Database):
+    """An SQLite file for personal data, in which deleted rows are overwritten with zeros.
+
+    SQLite otherwise leaves deleted rows in the file until it reuses their space.
+    """
+
+    def truncate_log(self, seconds: float = SEARCH_TIMEOUT) -> bool:
+        """Empty the write-ahead log, which contains earlier versions of rows, also of deleted rows.
+
+        If other processes prevent this, log a warning. The changes in the log are not lost in any case.
+
+        Args:
+            seconds: The maximum time to wait for transactions of other connections, in seconds.
+
+        Returns:
+            Whether the log is empty.
+        """
+        return self._erase("PRAGMA wal_checkpoint(TRUNCATE)", seconds)
+
+    def rewrite(self) -> bool:
+        """Write the whole file anew without the space of deleted rows, and empty the write-ahead log.
+
+        ``secure_delete`` is not sufficient to erase a row: when SQLite distributes the rows of a full page to several
+        pages, copies of rows can stay behind in the unused space of a page, and a later deletion does not find them.
+
+        Returns:
+            Whether this was possible. If not, a warning is logged.
+        """
+        return self._erase("VACUUM", _TIMEOUT) and self.truncate_log(_TIMEOUT)
+
+    def _erase(self, statement: str, seconds: float) -> bool:
+        """Run a statement that removes deleted data from the files, and return whether it succeeded.
+
+        Args:
+            statement: The statement. Its first result, if any, is 1 if another connection prevented it.
+            seconds: The maximum time to wait for other connections, in seconds.
+        """
+        try:
+            with self._translated(), self._connection() as db:
+                db.wait_at_most(seconds)
+                row = db.execute(statement).fetchone()
+            reason = "another process uses it" if row and row[0] else None
+        except ResiftError as error:
+            reason = error.message
+        if reason:
+            log.warning("deleted data may still be readable in %s or its write-ahead log: %s", self.path, reason)
+        return reason is None
+
+    def _connect(self) -> _Connection:
+        db = super()._connect()
+        db.execute("PRAGMA secure_delete = ON")  # a setting of the connection, not of the file
+        return db
+
+
 def _close(idle: dict[int, list[_Connection]]) -> None:
     """Close the connections of this process."""
     _close_each(idle.pop(os.getpid(), []))
@@ -264,8 +321,11 @@ def _use_write_ahead_log(db: sqlite3.Connection) -> None:
 class SqliteSessionStore(SessionStore):
     """A store for search sessions in an SQLite file, which all threads and processes of a machine can share.
 
+    Deleted sessions are overwritten in the file, and removed from its write-ahead log. If other processes prevent the
+    latter, :meth:`purge` repeats it. A service purges once a minute while sessions change.
+
     Args:
-        path: The path of the file.
+        path: The path of the file, or ``:memory:`` for an empty store that only the calling thread may use.
         durable: Whether each write waits until the data is on the disk. Otherwise a power failure may lose the latest
             changes.
 
@@ -277,11 +337,12 @@ class SqliteSessionStore(SessionStore):
         self.path = path
         kind = SessionsUnavailable
         try:
-            self._database = Database(path, "session_log", _SCHEMA, kind, kind, durable)
+            self._database = ErasingDatabase(path, "session_log", _SCHEMA, kind, kind, durable)
         except SessionsUnavailable as error:
             expected = error.expected or "a file of sessions"
             raise BadInput(error.message, value=path, expected=expected) from error
-        self.close()
+        if path != ":memory:":  # an empty store in memory, for one thread, is lost with its connection
+            self.close()
 
     def read(self, id: str, wait: bool = True) -> SessionRecord | None:
         """Return the latest version of a session, or None if the session does not exist.
@@ -323,7 +384,9 @@ class SqliteSessionStore(SessionStore):
 
     def delete(self, id: str) -> bool:
         """Delete a session, and return whether it existed."""
-        return self._delete("id = ?", id) == 1
+        deleted = self._delete("id = ?", id) == 1
+        self._database.truncate_log()
+        return deleted
 
     def scan(self, index: str | None = None) -> Iterator[tuple[str, SessionRecord]]:
         """Return an iterator over the ids and contents of all sessions.
@@ -344,7 +407,9 @@ class SqliteSessionStore(SessionStore):
 
     def delete_index(self, index: str) -> int:
         """Delete all sessions with judgements in an index, and return how many were deleted."""
-        return self._delete(_HAS_INDEX, index)
+        deleted = self._delete(_HAS_INDEX, index)
+        self._database.truncate_log()
+        return deleted
 
     def purge(self, before: float, wait: bool = True) -> int:
         """Delete expired sessions, and return how many were deleted.
@@ -360,7 +425,20 @@ class SqliteSessionStore(SessionStore):
             deleted = self._delete(batch, before, PURGE_BATCH)
             purged += deleted
             if not wait or deleted < PURGE_BATCH:
-                return purged
+                break
+        self._database.truncate_log()  # even if no session has expired, to repeat what failed after a deletion
+        return purged
+
+    def erase_deleted(self) -> bool:
+        """Write the file anew without the remains of deleted sessions.
+
+        This takes time in proportion to the size of the file, which can also contain the indices of the embedded
+        engine.
+
+        Returns:
+            Whether nothing is left of deleted sessions. False if another process prevented this, or the disk is full.
+        """
+        return self._database.rewrite()
 
     def close(self) -> None:
         """Close the connections."""
@@ -416,7 +494,7 @@ class SqliteUbiLog(UbiLog):
 
     def __init__(self, path: str) -> None:
         kind = EngineUnavailable
-        self._database = Database(path, "ubi_queries", _LOG_SCHEMA, kind, kind, durable=False)
+        self._database = ErasingDatabase(path, "ubi_queries", _LOG_SCHEMA, kind, kind, durable=False)
 
     def add(self, kind: str, sources: Sequence[Mapping[str, Any]]) -> int:
         """Add queries or events to the log.
@@ -503,7 +581,9 @@ class SqliteUbiLog(UbiLog):
             client: A client id, session id or user id.
         """
         with self._database.transaction() as db:
-            return sum(db.execute(f"DELETE FROM ubi_{kind} WHERE {_IS_CLIENT}", (client,)).rowcount for kind in KINDS)
+            rows = [db.execute(f"DELETE FROM ubi_{kind} WHERE {_IS_CLIENT}", (client,)).rowcount for kind in KINDS]
+        self._database.truncate_log()
+        return sum(rows)
 
     def _rows(self, sql: str, *values: Any) -> list[dict[str, Any]]:
         """Run a SELECT statement that returns log entries, and return the entries as JSON objects.

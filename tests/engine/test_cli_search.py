@@ -146,9 +146,10 @@ def test_marks_of_the_library_count_in_the_terminal(engine_url: str, name: str, 
         "no document 'gone'"
         in resift("mark", name, "fire", "gone", *where, *kept, "--session", "anna", status=2).stderr
     )
-    assert resift("sessions", "delete", "anna", *kept).stdout == "1 sessions deleted\n"
-    assert "no sessions in marks.db" in resift("sessions", "list", *kept).stdout
-    assert "has no marks in marks.db" in resift("search", name, "fire", *where, *kept, "--session", "anna").stderr
+    path = here / "marks.db"
+    assert resift("sessions", "delete", "anna", *kept).stdout == f"1 sessions deleted from {path}\n"
+    assert f"no sessions in {path}" in resift("sessions", "list", *kept).stdout
+    assert f"has no marks in {path}" in resift("search", name, "fire", *where, *kept, "--session", "anna").stderr
 
 
 @pytest.mark.usefixtures("here")

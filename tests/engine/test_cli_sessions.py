@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -27,14 +28,14 @@ def resift(*arguments: str, status: int = 0) -> Result:
 def test_sessions_are_purged_and_forgotten(store_url: str, session_index: str, monkeypatch: pytest.MonkeyPatch) -> None:
     where = ["--store", store_url]
     monkeypatch.setenv("RESIFT_SESSION_INDEX", session_index)
-    assert resift("sessions", "purge", *where).output == "0 expired sessions deleted\n"
     store = open_session_store(store_url, session_index)
+    assert resift("sessions", "purge", *where).output == f"0 expired sessions deleted from {store_url}\n"
     for name, expires, index in (("a", 1.0, "x"), ("b", 2e9, "x"), ("c", 2e9, "y"), ("d", 2e9, "y"), ("e", 2e9, "y")):
         assert store.write(name, SessionRecord({}, expires, [index]))
-    assert resift("sessions", "purge", *where).output == "1 expired sessions deleted\n"
-    assert resift("sessions", "delete", "--index", "y", *where).output == "3 sessions deleted\n"
+    assert resift("sessions", "purge", *where).output == f"1 expired sessions deleted from {store_url}\n"
+    assert resift("sessions", "delete", "--index", "y", *where).output == f"3 sessions deleted from {store_url}\n"
     assert store.read("b") is not None
-    assert resift("sessions", "delete", "b", *where).output == "1 sessions deleted\n"
+    assert resift("sessions", "delete", "b", *where).output == f"1 sessions deleted from {store_url}\n"
     assert "no session 'b'" in resift("sessions", "delete", "b", *where, status=2).output
     assert "a session or --index is required, but not both" in resift("sessions", "delete", *where, status=2).output
     assert len([*store.scan()]) == 0
@@ -63,15 +64,16 @@ def test_a_person_is_exported_and_forgotten_and_nobody_else(
     # A client id may be an invalid session id.
     assert json.loads(resift("sessions", "export", "--client", "a b", *where).stdout)["session"] is None
     refused = resift("sessions", "forget", "--client", "anna", *where, status=2)
-    assert "Delete 1 sessions and 2 events and queries of anna?" in refused.output
+    assert f"Delete 1 sessions and 2 events and queries of anna from {store_url}?" in refused.output
     assert store.read("anna") is not None
     forgotten = resift("sessions", "forget", "--client", "anna", "--yes", *where)
-    assert forgotten.stdout == "1 sessions, 2 events and queries deleted\n"
+    assert forgotten.stdout == f"1 sessions, 2 events and queries deleted from {store_url}\n"
     assert store.read("anna") is None
     assert log.client_documents("anna") == {EVENTS: [], QUERIES: []}
     assert store.read("bob") is not None
     assert [len(log.client_documents("bob")[kind]) for kind in (EVENTS, QUERIES)] == [1, 1]
-    assert "0 sessions, 0 events" in resift("sessions", "forget", "--client", "anna", "--yes", *where).stdout
+    again = resift("sessions", "forget", "--client", "anna", "--yes", *where, status=3)
+    assert f"nothing about anna in {store_url}" in again.stdout
     store.close()
     log.close()
     if is_cluster(store_url):
@@ -79,3 +81,33 @@ def test_a_person_is_exported_and_forgotten_and_nobody_else(
         for name in names:
             engine.drop_if_exists(name)
         engine.close()
+
+
+SESSION_COMMANDS = [
+    ["list"],
+    ["purge"],
+    ["delete", "anna"],
+    ["delete", "--index", "news"],
+    ["export", "--client", "anna"],
+    ["forget", "--client", "anna", "--yes"],
+]
+
+
+@pytest.mark.parametrize("arguments", SESSION_COMMANDS, ids=" ".join)
+def test_a_command_in_another_folder_than_the_service_fails_and_creates_nothing(
+    here: Path, arguments: list[str]
+) -> None:
+    result = resift("sessions", *arguments, "--store", "sessions.db", status=2)
+    assert f"no sessions: {here / 'sessions.db'} does not exist" in result.stderr
+    assert "RESIFT_STORE" in result.stderr
+    assert list(here.iterdir()) == []
+
+
+def test_the_commands_name_their_store(here: Path) -> None:
+    store = open_session_store("sessions.db", "")
+    Sessions(store).add("anna", "fire", [Judgement("news", "d1", 1)])
+    path, where = here / "sessions.db", ["--store", "sessions.db", "--engine", "sessions.db"]
+    assert f"sessions in {path}" in resift("sessions", "list", "--store", "sessions.db").stderr
+    assert f"data of anna in {path}" in resift("sessions", "export", "--client", "anna", *where).stderr
+    assert f"nothing about bob in {path}" in resift("sessions", "export", "--client", "bob", *where).stderr
+    store.close()

@@ -60,7 +60,7 @@ def test_one_home_for_all_doors(
     assert client.post("/v1/feedback", json=marks).get_json()["steps"] == 2
     with library.open(engine_url, model) as opened:
         assert opened.index(filled).session("anna").explain()["steps"] == 2
-    assert resift("sessions", "delete", "--index", filled).stdout == "1 sessions deleted\n"
+    assert resift("sessions", "delete", "--index", filled).stdout.startswith("1 sessions deleted from ")
     assert Path("sessions.db").exists() == engine_url.startswith("http")
 
 
@@ -96,3 +96,16 @@ def test_a_file_that_cannot_be_written_holds_no_sessions(tmp_path: Path) -> None
     if writable == "True":
         pytest.skip("root cannot give its rights away here")
     assert store == "sessions.db"
+
+
+def test_a_mark_names_its_store_and_a_search_creates_none(engine_url: str, filled: str, here: Path) -> None:
+    where = [filled, "fire", "--engine", engine_url, "--model", "small", "--session", "anna", "--store", "marks.db"]
+    path, files = here / "marks.db", set(here.iterdir())
+    searched = resift("search", *where)
+    assert f"session anna has no marks in {path}" in searched.stderr
+    assert set(here.iterdir()) == files
+    assert (
+        f"stored in the new file {path}; a service reads this mark only if"
+        in resift("mark", *where[:2], "2", *where[2:]).stderr
+    )
+    assert f"stored in {path}; a service reads this mark only if" in resift("mark", *where[:2], "1", *where[2:]).stderr
