@@ -73,11 +73,15 @@ class Layers:
             this step. A head requires mean pooling. Source: Passalis and Tefas 2017, section 3.2.1, eq. 8.
         segments: Number S of consecutive segments, whose numbers of words differ by at most 1. More than one segment
             requires mean pooling. Source: Passalis and Tefas 2017, section 3.2.3.
+        blocks: Number B of blocks of consecutive dimensions, all of the same size, that are scaled to the same length.
+            The cosine of two texts is then the mean of the cosines of their blocks. More than one block requires mean
+            pooling and the similarity ``cosine``.
     """
 
     mask: NDArray[Any] | None = None
     head: NDArray[Any] | None = None
     segments: int = 1
+    blocks: int = 1
 
 
 class Model:
@@ -134,7 +138,7 @@ class Model:
             message = f"{layers.segments} segments with pool {pool!r}"
             raise BadInput(message, expected="1 or more segments; several segments or a head require pool 'mean'")
         self.name, self.table, self.pool, self.similarity = name, table, pool, similarity
-        self.segments = layers.segments
+        self.segments, self.blocks = layers.segments, layers.blocks
         self.alpha, self.max_alpha = alphas.alpha, alphas.max_alpha
         width = self.segments * table.dim
         self.mask = np.ones(width, np.float32) if layers.mask is None else np.asarray(layers.mask, np.float32)
@@ -143,6 +147,9 @@ class Model:
         if any(shape != (width,) for shape in shapes) or not self.dim:
             message = f"the rows of mask and head have the shapes {shapes}"
             raise DimensionMismatch(message, expected=f"({width},), segments times dimensions of the word table")
+        if self.blocks != 1 and (self.blocks < 1 or self.dim % self.blocks or (pool, similarity) != ("mean", "cosine")):
+            message = f"{self.blocks} blocks of {self.dim} dimensions with pool {pool!r}, similarity {similarity!r}"
+            raise BadInput(message, expected="blocks of the same size; several blocks require 'mean' and 'cosine'")
 
     @property
     def dim(self) -> int:
@@ -201,8 +208,12 @@ class Model:
     def is_plain_mean(self) -> bool:
         """Whether a text's vector is just the weighted mean of its word vectors, scaled to length 1."""
         is_mean = self.pool == "mean" and self.similarity == "cosine"
-        has_layers = self.segments > 1 or self.head is not None or bool((self.mask != 1).any())
-        return is_mean and not has_layers
+        return is_mean and self.blocks == 1 and not self._changes_pooled
+
+    @cached_property
+    def _changes_pooled(self) -> bool:
+        """Whether segments, a mask or a head change the pooled word vectors of a text."""
+        return self.segments > 1 or self.head is not None or bool((self.mask != 1).any())
 
     def encode(self, texts: Iterable[str], batch_size: int = BATCH) -> Floats:
         """Encode texts as vectors.
@@ -286,24 +297,39 @@ class Model:
 
         Returns:
             A vector of shape (n_dimensions,). The result is None if the text has more than ``_MAX_SHORT_TEXT``
-            characters, or if the model is not a plain mean of word vectors.
+            characters, or if a mask, a head or segments change the mean of the word vectors.
         """
         # Gathering all rows of a long text at once would need about 1,000 times its memory.
-        if not self.is_plain_mean or not isinstance(text, str) or len(text) > _MAX_SHORT_TEXT:
+        is_mean = self.is_plain_mean or (self.blocks > 1 and not self._changes_pooled)
+        if not is_mean or not isinstance(text, str) or len(text) > _MAX_SHORT_TEXT:
             return None
         rows = [row for row in map(self.table.index.__getitem__, tokenize(text)) if row >= 0]
         if not rows:
             return np.zeros(self.dim, np.float32)
         ids = np.array(rows)
         vector: Floats = self._factors[ids].dot(self._matrix.take(ids, 0))
+        if self.blocks > 1:
+            for block in vector.reshape(self.blocks, -1):
+                block *= 1 / (sqrt(block.dot(block)) or 1)
         vector *= 1 / (sqrt(vector.dot(vector)) or 1)
         return vector
 
     def _encode(self, texts: Sequence[str]) -> Floats:
         """Encode one batch of texts, and return their vectors, of shape (n_texts, n_dimensions)."""
         pooled = self._pool(texts).reshape(len(texts), -1)
-        vectors = pooled if self.is_plain_mean else self._apply_layers(pooled)
-        return unit_rows(vectors) if self.similarity == "cosine" else vectors
+        vectors = self._apply_layers(pooled) if self._changes_pooled else pooled
+        return self._unit_rows(vectors) if self.similarity == "cosine" else vectors
+
+    def _unit_rows(self, vectors: Floats) -> Floats:
+        """Scale vectors to length 1, so that all blocks of a vector have the same length. Zero blocks stay zero.
+
+        Args:
+            vectors: The vectors, of shape (n_vectors, n_dimensions).
+        """
+        if self.blocks == 1:
+            return unit_rows(vectors)
+        units = unit_rows(vectors.reshape(len(vectors), self.blocks, -1))
+        return unit_rows(units.reshape(len(vectors), -1))
 
     def _pool(self, texts: Sequence[str]) -> Floats:
         """Combine the word vectors of each text, or of each segment of a text, into a single vector.
@@ -424,7 +450,7 @@ class Model:
         Returns:
             Float32 array of shape (n_words, n_dimensions), with rows of unit length.
         """
-        return unit_rows(self._apply_layers(np.tile(self.table.rows(ids), self.segments)))
+        return self._unit_rows(self._apply_layers(np.tile(self.table.rows(ids), self.segments)))
 
     def _info(self) -> dict[str, Any]:
         """Return the settings that the hash covers."""
@@ -436,6 +462,7 @@ class Model:
             "unknown_words": "skip",
             "vectors": self.table.info,
             **({"segments": self.segments} if self.segments > 1 else {}),
+            **({"blocks": self.blocks} if self.blocks > 1 else {}),
         }
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
@@ -479,6 +506,6 @@ class Model:
             WordVectors.restore(words, arrays, info["vectors"]),
             info["pool"],
             info["similarity"],
-            Layers(mask=arrays["mask"], head=arrays.get("head"), segments=info.get("segments", 1)),
+            Layers(arrays["mask"], arrays.get("head"), info.get("segments", 1), info.get("blocks", 1)),
             Alphas(alpha=info.get("alpha", DEFAULT_ALPHA), max_alpha=info.get("max_alpha", DEFAULT_ALPHA)),
         )

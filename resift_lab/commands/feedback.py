@@ -75,7 +75,8 @@ def feedback(
     The simulated user judges some of the first hits of a query, and the query is repeated in a session with these
     judgements. Each method is compared with the ranking without feedback. Searches are those of the service: the
     documents are indexed in an embedded engine, which runs the rewritten queries. Without --encoder and --model, word
-    vectors are adapted to the documents, as 'resift index --adapt' does.
+    vectors are adapted to the documents, as 'resift train self' does. '--encoder adapted:mixed' adds the original
+    vectors, as 'resift index --adapt' does.
 
     With DIR, the first ten hits are judged. If the judgements in DIR name irrelevant documents too, hits without a
     judgement are skipped. All metrics are computed on the residual ranking, without the judged documents. Queries

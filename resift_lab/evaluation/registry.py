@@ -12,6 +12,7 @@
 ``sif``                SIF-weighted mean without the first singular vector of the documents (Arora et al. 2017).
 ``model2vec``          Mean of word vectors times log(rank + 2), scaled to unit length (the pooling of model2vec).
 ``adapted``            Weighted mean of word vectors, adapted to the documents without labels (``resift train self``).
+``adapted:mixed``      Half of the dimensions are original word vectors, as after ``resift index --adapt``.
 ``late``               Untrained late interaction with the idf of the documents
                        (:mod:`resift.encoders.late_interaction`).
 ``svm:T,FILE``         Class probabilities of a linear SVM on tf-idf, trained on the labelled documents of FILE, with
@@ -111,7 +112,7 @@ _BASELINES = {
     "model2vec": Baseline("model2vec", lambda source: mean_system(source.table(), "zipf")),
     "late": Baseline("late", lambda source: Late(None, source.vectors)),
 }
-BASELINES = (*(baseline.form for baseline in _BASELINES.values()), "svm:T,FILE", "adapted", "st:FOLDER")
+BASELINES = (*(baseline.form for baseline in _BASELINES.values()), "svm:T,FILE", "adapted[:mixed]", "st:FOLDER")
 """Names of the baselines, with placeholders for parameters."""
 
 
@@ -141,7 +142,7 @@ def build_system(
     _check(similarity)
     kind, _, options = name.partition(":")
     source = Source(vectors, seed)
-    if (kind == "adapted" and not options) or (kind == "st" and options):
+    if (kind == "adapted" and options in ("", "mixed")) or (kind == "st" and options):
         system = _learner(kind, learners)(source, options)
     elif kind == "svm":
         system = _svm(name, options)

@@ -231,10 +231,12 @@ class AdaptOptions:
             most 0.5.
         codewords: The size of the codebook of a BoEW model (bag of embedded words), or None for a model that averages
             word vectors.
+        mixed: Whether half of the dimensions contain the original word vectors, projected onto the principal axes of
+            the documents. Both halves count alike in the similarity of two texts. Not possible with ``codewords``.
         seed: The seed of all random choices.
 
     Raises:
-        BadInput: If a value is out of range.
+        BadInput: If a value is out of range, or both ``codewords`` and ``mixed`` are set.
     """
 
     epochs: int = 5
@@ -250,10 +252,13 @@ class AdaptOptions:
     limit: int = 50_000
     held_out: float = 0.1
     codewords: int | None = None
+    mixed: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:
         at_least(1, self, "epochs", "most_epochs", "spectral", "min_count", "dim", "codewords")
+        if self.mixed and self.codewords is not None:
+            raise BadInput("codewords and mixed are both set", value=self.codewords, expected="either of them")
         at_least(2, self, "batch")
         at_least(0, self, "min_steps", "rate", "weight_rate", "seed")
         at_least(MIN_DOCUMENTS, self, "limit")

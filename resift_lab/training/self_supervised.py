@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from resift.arrays import Floats
 from resift.contracts.engine import Engine
 from resift.encoders.builders import build_model
-from resift.encoders.model import Model
+from resift.encoders.model import Layers, Model
 from resift.encoders.tables import quantized
 from resift.errors import BadInput, needs_extra
 from resift.query.dsl import document_text
@@ -37,7 +37,13 @@ from resift_lab.training.documents import Documents, sample_words
 from resift_lab.training.gate import MAX_JUDGES, MIN_JUDGES, Gate, Verdict
 from resift_lab.training.options import MIN_DOCUMENTS, AdaptOptions
 from resift_lab.training.progress import Progress, StepCounter
-from resift_lab.training.spectral import on_document_axes, rows_from_corpus, rows_from_vectors, side_by_side
+from resift_lab.training.spectral import (
+    on_document_axes,
+    original_rows,
+    rows_from_corpus,
+    rows_from_vectors,
+    side_by_side,
+)
 from resift_lab.training.unseen import LinearMap
 
 # Sampling of a large index: random documents per search, and the number of searches.
@@ -141,16 +147,17 @@ def _hold_out(documents: int, options: AdaptOptions, rng: np.random.Generator) -
 
 
 def with_dimensions(model: Model, dim: int) -> Model:
-    """Return a ``mean`` model with the first dimensions of another model, in which the documents vary most.
+    """Return a ``mean`` model with the first dimensions of each block of another model.
+
+    The documents vary most in these dimensions.
 
     Args:
         model: A model with adapted word vectors (see :func:`resift_lab.training.spectral.on_document_axes`).
-        dim: The number of dimensions.
+        dim: The number of dimensions, which is divided by the number of blocks.
     """
-    table = model.table
-    return Model(
-        "mean", WordVectors(table.words, np.ascontiguousarray(table.rows()[:, :dim]), table.weights), "mean", "cosine"
-    )
+    table, blocks = model.table, model.blocks
+    rows = table.rows().reshape(len(table.words), blocks, -1)[:, :, : dim // blocks].reshape(len(table.words), -1)
+    return Model("mean", WordVectors(table.words, rows, table.weights), "mean", "cosine", layers=Layers(blocks=blocks))
 
 
 def _evaluation(before: Verdict, after: Verdict) -> dict[str, Any]:
@@ -205,11 +212,28 @@ def _trained(
         options: The settings of the adaptation.
         progress: A function that is called with the number of finished steps and the total number.
     """
+    build = export_mixture if options.mixed else export
     corpus = Documents(documents, options.min_count)
+    return build(corpus, *train_rows(corpus, vectors, options, progress), vectors, options)
+
+
+def train_rows(
+    corpus: Documents, vectors: WordVectors, options: AdaptOptions, progress: Progress | None = None
+) -> tuple[Floats, Floats]:
+    """Train word vectors and weights on documents, from word vectors and latent semantic indexing.
+
+    Args:
+        corpus: The documents, with a vocabulary of V words.
+        vectors: The word vectors to start from.
+        options: The settings of the adaptation.
+        progress: A function that is called with the number of finished steps and the total number.
+
+    Returns:
+        The trained vectors of D dimensions, shape (V, D), and the trained weights, shape (V,).
+    """
     original = rows_from_vectors(corpus, vectors, options.seed)
     spectral = rows_from_corpus(corpus, options.spectral, options.seed)
-    rows, weights = fit(corpus, side_by_side(corpus, [original, spectral]), corpus.idf, options, progress)
-    return export(corpus, rows, weights, vectors, options)
+    return fit(corpus, side_by_side(corpus, [original, spectral]), corpus.idf, options, progress)
 
 
 def export(corpus: Documents, rows: Floats, weights: Floats, vectors: WordVectors, options: AdaptOptions) -> Model:
@@ -225,16 +249,55 @@ def export(corpus: Documents, rows: Floats, weights: Floats, vectors: WordVector
         vectors: The original word vectors.
         options: The settings of the adaptation.
     """
-    adapted = on_document_axes(corpus, rows, weights, min(options.dim or vectors.dim, rows.shape[1]))
-    general = LinearMap(vectors, corpus.words, adapted, corpus.frequency)
-    info = {"source": vectors.info.get("source"), "trained": len(corpus.words)}
-    table = general.extended(corpus.words, adapted, weights, info)
+    table = _adapted_table(corpus, rows, weights, vectors, min(options.dim or vectors.dim, rows.shape[1]))
     if options.codewords is None:
         model = Model("mean", quantized(table), "mean", "cosine")
     else:
         model = build_model(f"boew:{options.codewords}", table, options.seed)
     model.max_alpha = ADAPTED_MAX_ALPHA
     return model
+
+
+def export_mixture(
+    corpus: Documents, rows: Floats, weights: Floats, vectors: WordVectors, options: AdaptOptions
+) -> Model:
+    """Build a model from trained and original word vectors.
+
+    The vector of a text has two blocks of the same length. The first block is the mean of the trained vectors. The
+    second block is the mean of the original vectors with their original weights, minus the mean vector of the
+    documents. Both are projected onto the principal axes of the documents. The cosine of two texts is the mean of the
+    cosines by either kind of vectors. The arguments are those of :func:`export`.
+    """
+    dim = min(max(1, (options.dim or vectors.dim) // 2), rows.shape[1], vectors.dim)
+    table = _adapted_table(corpus, rows, weights, vectors, dim)
+    original, original_weights = original_rows(corpus, table.words, vectors, options.seed)
+    known, others = np.split(original, [len(corpus.words)])
+    projected = on_document_axes(corpus, known, original_weights[: len(known)], dim, others)
+    # A word has a single weight in a table, so the rows contain the quotient of both weights.
+    projected *= (original_weights / table.weights)[:, None]
+    adapted = table.rows()
+    # Blocks are scaled to the same length, so this factor only makes their rounding errors in int8 similar.
+    projected *= np.linalg.norm(adapted, axis=1).mean() / max(float(np.linalg.norm(projected, axis=1).mean()), 1e-9)
+    mixture = WordVectors(table.words, np.hstack([adapted, projected]), table.weights, info=table.info)
+    model = Model("mean", quantized(mixture), "mean", "cosine", layers=Layers(blocks=2))
+    model.max_alpha = ADAPTED_MAX_ALPHA
+    return model
+
+
+def _adapted_table(corpus: Documents, rows: Floats, weights: Floats, vectors: WordVectors, dim: int) -> WordVectors:
+    """Project trained word vectors onto the principal axes of the documents, and add the other words of a table.
+
+    Args:
+        corpus: The documents, with a vocabulary of V words.
+        rows: The trained vectors of V words with D dimensions, shape (V, D).
+        weights: The trained word weights, shape (V,).
+        vectors: The original word vectors.
+        dim: The number of dimensions of the projected vectors.
+    """
+    adapted = on_document_axes(corpus, rows, weights, dim)
+    general = LinearMap(vectors, corpus.words, adapted, corpus.frequency)
+    info = {"source": vectors.info.get("source"), "trained": len(corpus.words)}
+    return general.extended(corpus.words, adapted, weights, info)
 
 
 def report_lines(evaluation: dict[str, Any], seconds: float) -> list[str]:
@@ -275,6 +338,9 @@ def adapt_if_better(
 ) -> Model | None:
     """Adapt word vectors to documents, and return the model only if it is better than the original vectors.
 
+    Half of the model's dimensions contain the original word vectors (see :func:`export_mixture`), because adapted
+    vectors that pass the test can rank real queries worse than the original vectors.
+
     Args:
         texts: The texts of the documents.
         vectors: The word vectors to adapt.
@@ -287,7 +353,7 @@ def adapt_if_better(
         The model with adapted vectors, or None if the original vectors are at least as good.
     """
     started = time.perf_counter()
-    model = adapt(texts, vectors, AdaptOptions(), progress, small_dim)
+    model = adapt(texts, vectors, AdaptOptions(mixed=True), progress, small_dim)
     evaluation = model.table.info["adapted"]
     lines = report_lines(evaluation, time.perf_counter() - started)
     if small_dim is not None:

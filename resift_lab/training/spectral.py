@@ -55,6 +55,32 @@ def rows_from_vectors(corpus: Documents, vectors: WordVectors, seed: int) -> Flo
     return rows
 
 
+def original_rows(corpus: Documents, words: Sequence[str], vectors: WordVectors, seed: int) -> tuple[Floats, Floats]:
+    """Look up the vectors and weights of words in a table of word vectors.
+
+    A word of the corpus that is not in the table gets a vector as in :func:`rows_from_vectors`, scaled to the mean
+    length of the others, and the weight of unknown words.
+
+    Args:
+        corpus: The documents, with a vocabulary of V words.
+        words: The n words. They begin with the words of the corpus, and all other words are in the table.
+        vectors: The table of word vectors, with D dimensions.
+        seed: The seed of the noise in the vectors of words that are not in the table.
+
+    Returns:
+        Vectors of shape (n, D), and weights of shape (n,).
+    """
+    table_rows = np.array([vectors.index[word] for word in words])
+    known = table_rows >= 0
+    rows = np.zeros((len(words), vectors.dim), np.float32)
+    rows[known] = vectors.rows(table_rows[known])
+    missing = np.flatnonzero(~known)
+    length = np.linalg.norm(rows[known], axis=1).mean()
+    rows[missing] = length * rows_from_vectors(corpus, vectors, seed)[missing]
+    weights = np.where(known, vectors.weights[table_rows], vectors.unknown_weight).astype(np.float32)
+    return rows, weights
+
+
 def rows_from_corpus(corpus: Documents, dim: int, seed: int) -> Floats:
     """Return word vectors from the corpus by latent semantic indexing.
 
@@ -122,7 +148,9 @@ def side_by_side(corpus: Documents, sources: Sequence[Floats]) -> Floats:
     return np.asarray(rows / max(float(length), _EPSILON), np.float32)
 
 
-def on_document_axes(corpus: Documents, rows: Floats, weights: Floats, dim: int) -> Floats:
+def on_document_axes(
+    corpus: Documents, rows: Floats, weights: Floats, dim: int, others: Floats | None = None
+) -> Floats:
     """Subtract the mean vector of the documents from word vectors, and project them onto the documents' principal axes.
 
     The principal axes are computed from the centred vectors of the documents, scaled to unit length. The vector of a
@@ -133,11 +161,13 @@ def on_document_axes(corpus: Documents, rows: Floats, weights: Floats, dim: int)
         rows: The vectors of V words with D dimensions, shape (V, D).
         weights: The word weights, shape (V,).
         dim: The number of axes, at most D.
+        others: The vectors of n further words, shape (n, D), or None. They do not change the axes.
 
     Returns:
-        Vectors of shape (V, ``dim``), float32.
+        Vectors of shape (V + n, ``dim``), float32.
     """
     means = corpus.means(rows, weights)
     centre = means.mean(axis=0)
     axes = principal_axes(unit_rows(means - centre).astype(np.float64), dim)
-    return np.asarray((rows - centre) @ axes, np.float32)
+    projected = rows if others is None else np.concatenate([rows, others])
+    return np.asarray((projected - centre) @ axes, np.float32)

@@ -30,7 +30,7 @@ class Adapted:
 
     Args:
         vectors: The word vectors to adapt.
-        seed: The seed of the training.
+        options: The settings of the adaptation.
         bar: A function without arguments that returns a context manager. The context manager shows a progress bar.
 
     Attributes:
@@ -39,8 +39,8 @@ class Adapted:
 
     similarity = "cosine"
 
-    def __init__(self, vectors: WordVectors, seed: int, bar: Callable[[], Bar] = nullcontext) -> None:
-        self.seed, self.note, self._bar = seed, "", bar
+    def __init__(self, vectors: WordVectors, options: AdaptOptions, bar: Callable[[], Bar] = nullcontext) -> None:
+        self.options, self.note, self._bar = options, "", bar
         self._model = build_model("mean", vectors)
 
     @property
@@ -75,7 +75,7 @@ class Adapted:
         """
         try:
             with self._bar() as progress:
-                model = adapt(documents, self.table, AdaptOptions(seed=self.seed), progress)
+                model = adapt(documents, self.table, self.options, progress)
         except BadInput as error:
             # The system is evaluated as it would be used. If an adaptation is impossible, the original vectors are
             # used.
@@ -122,6 +122,8 @@ def learners(device: Device | None = None, bar: Callable[[], Bar] = nullcontext)
         bar: A function that returns a context manager, which shows the progress of adapting word vectors.
     """
     return {
-        "adapted": lambda source, _: Adapted(source.table(), source.seed, bar),
+        "adapted": lambda source, kind: Adapted(
+            source.table(), AdaptOptions(mixed=kind == "mixed", seed=source.seed), bar
+        ),
         "st": lambda _, folder: sentence_transformer(folder, device),
     }

@@ -19,17 +19,19 @@ from resift.encoders.registry import load_model
 from resift.encoders.tables import build_table
 from resift.errors import BadInput, MissingExtra
 from resift.ingest.readers import Files
+from resift.vectors.similarity import unit_rows
 from resift.vectors.weights import ADAPTED_MAX_ALPHA, DEFAULT_ALPHA
 from resift_lab.commands.served_search import ServedSearch
 from resift_lab.commands.train_self import adapt_files, self_command
 from resift_lab.evaluation.feedback.bench import BenchOptions, FeedbackBench
+from resift_lab.evaluation.registry import build_system
 from resift_lab.training.contrastive import fit, info_nce_gradients
 from resift_lab.training.documents import Documents, sample_words
 from resift_lab.training.gate import Gate, Verdict
 from resift_lab.training.options import AdaptOptions
-from resift_lab.training.self_supervised import adapt, export, with_dimensions
-from resift_lab.training.spectral import rows_from_corpus, rows_from_vectors, side_by_side
-from resift_lab.training.systems import Adapted
+from resift_lab.training.self_supervised import adapt, adapt_if_better, export, export_mixture, with_dimensions
+from resift_lab.training.spectral import original_rows, rows_from_corpus, rows_from_vectors, side_by_side
+from resift_lab.training.systems import Adapted, learners
 
 TOPICS = [[f"sea{i}" for i in range(30)], [f"law{i}" for i in range(30)]]
 NOISE = [f"noise{i}" for i in range(40)]
@@ -122,6 +124,42 @@ def test_the_export_encodes_as_the_training(table: WordVectors) -> None:
     np.testing.assert_allclose(served @ served.T, trained @ trained.T, atol=0.03)
 
 
+def test_a_mixture_compares_by_the_mean_of_both_cosines(table: WordVectors) -> None:
+    texts = documents(80, 4)[0]
+    corpus = Documents(sample_words(texts, 100, 0))
+    rows, weights = rows_from_vectors(corpus, table, 0), corpus.idf
+    options = AdaptOptions(mixed=True, dim=32)
+    model = export_mixture(corpus, rows, weights, table, options)
+    assert (model.dim, model.blocks, model.max_alpha) == (32, 2, ADAPTED_MAX_ALPHA)
+    trained = export(corpus, rows, weights, table, AdaptOptions(dim=16)).encode(texts)
+    original, original_weights = original_rows(corpus, corpus.words, table, 0)
+    means = corpus.means(original, original_weights)
+    centred = unit_rows(means - means.mean(axis=0))
+    served = model.encode(texts)
+    expected = (trained @ trained.T + centred @ centred.T) / 2
+    np.testing.assert_allclose(served @ served.T, expected, atol=0.03)
+    np.testing.assert_allclose(model.encode_one(texts[0]), served[0], atol=1e-6)
+
+
+def test_original_rows_are_those_of_the_table(table: WordVectors) -> None:
+    corpus = Documents(sample_words(documents(80, 4)[0], 100, 0))
+    words = [*corpus.words, "elsewhere"]
+    rows, weights = original_rows(corpus, words, table, 0)
+    known = [position for position, word in enumerate(words) if word not in MISSING]
+    table_rows = [table.index[words[position]] for position in known]
+    np.testing.assert_array_equal(rows[known], table.rows(table_rows))
+    np.testing.assert_array_equal(weights[known], table.weights[table_rows])
+    missing = [words.index(word) for word in sorted(MISSING)]
+    np.testing.assert_array_equal(weights[missing], np.float32(table.unknown_weight))
+    lengths = np.linalg.norm(rows[known], axis=1).mean()
+    np.testing.assert_allclose(np.linalg.norm(rows[missing], axis=1), lengths, rtol=0.6)
+
+
+def test_a_mixture_has_no_codewords() -> None:
+    with pytest.raises(BadInput, match="codewords and mixed"):
+        AdaptOptions(mixed=True, codewords=4)
+
+
 def test_gradients_are_the_derivatives() -> None:
     rng = np.random.default_rng(0)
     counts = csr_matrix(rng.integers(0, 3, size=(8, 6)).astype(np.float64))
@@ -169,10 +207,11 @@ def test_fewer_dimensions_are_used_if_they_rank_as_well(
     assert model.table.info["adapted"]["adapted"] == 1.0
 
 
-def test_the_first_dimensions_are_those_of_a_smaller_model(adapted: Model, table: WordVectors) -> None:
-    texts = documents(60, 3)[0]
-    small = adapt(documents(160, 2)[0], table, replace(FAST, dim=8))
-    vectors, expected = with_dimensions(adapted, 8).encode(texts), small.encode(texts)
+@pytest.mark.parametrize("mixed", [False, True])
+def test_the_first_dimensions_are_those_of_a_smaller_model(table: WordVectors, mixed: bool) -> None:
+    texts, options = documents(60, 3)[0], replace(FAST, mixed=mixed)
+    large, small = (adapt(documents(160, 2)[0], table, replace(options, dim=dim)) for dim in (16, 8))
+    vectors, expected = with_dimensions(large, 8).encode(texts), small.encode(texts)
     np.testing.assert_allclose(vectors @ vectors.T, expected @ expected.T, atol=0.02)
 
 
@@ -272,19 +311,39 @@ def test_the_command_saves_no_model_without_an_improvement(
 @pytest.mark.usefixtures("passing")
 def test_adapted_vectors_can_be_evaluated_as_a_system(table: WordVectors) -> None:
     texts, topics = documents(160, 2)
-    system = Adapted(table, 0)
+    system = Adapted(table, AdaptOptions())
     rows, asked = system.fit(texts[:-1]), system.queries(texts[-1:])
     similarity = rows @ asked[0]
     same = np.array(topics[:-1]) == topics[-1]
     assert similarity[same].mean() > similarity[~same].mean() + 0.3
     assert (system.note, system.max_alpha, "sea0" in system.table.index) == ("", ADAPTED_MAX_ALPHA, True)
-    bench = FeedbackBench(Adapted(table, 0), texts, texts[:1], ServedSearch, BenchOptions(table.idf))
+    bench = FeedbackBench(Adapted(table, AdaptOptions()), texts, texts[:1], ServedSearch, BenchOptions(table.idf))
     assert (bench.alpha, bench.max_alpha) == (DEFAULT_ALPHA, ADAPTED_MAX_ALPHA)
+
+
+@pytest.mark.usefixtures("passing")
+@pytest.mark.parametrize(("name", "blocks"), [("adapted", 1), ("adapted:mixed", 2)])
+def test_the_name_of_a_system_decides_whether_vectors_are_mixed(
+    table: WordVectors, tmp_path: Path, name: str, blocks: int
+) -> None:
+    system = build_system(name, table.save(tmp_path / "table"), learners=learners())
+    assert isinstance(system, Adapted)
+    vectors = system.fit(documents(160, 2)[0])
+    lengths = np.linalg.norm(vectors.reshape(len(vectors), 2, -1), axis=2)
+    assert np.allclose(lengths, 0.5**0.5, atol=1e-5) == (blocks == 2)
+
+
+@pytest.mark.usefixtures("passing")
+def test_an_index_gets_mixed_vectors(table: WordVectors) -> None:
+    model = adapt_if_better(documents(160, 2)[0], table, lambda done, total: None, lambda remark: None)
+    assert model is not None
+    assert model.blocks == 2
+    assert model.table.info["adapted"]["options"]["mixed"]
 
 
 def test_a_system_that_cannot_adapt_has_a_note(table: WordVectors) -> None:
     texts, _ = documents(5, 2)
-    system, plain = Adapted(table, 0), build_model("mean", table)
+    system, plain = Adapted(table, AdaptOptions()), build_model("mean", table)
     np.testing.assert_array_equal(system.fit(texts), plain.encode(texts))
     assert system.note.startswith("5 documents of")
     assert system.max_alpha == plain.max_alpha

@@ -20,7 +20,7 @@ from resift.text import tokenize
 from resift.vectors import compiled
 from resift.vectors.weights import DEFAULT_ALPHA, Alphas
 
-TRAINED = ["mask", "segments", "head", "segments and head"]
+TRAINED = ["mask", "segments", "head", "segments and head", "blocks", "mask and blocks"]
 NAMES = ["mean", "sfbow", "sfbow:signed", "sfbow:pca3", "sfbow:kmeans4", "boew:4", "boew:4,0.7", *TRAINED]
 TEXTS = ["Bush fire!", "", "zzz", "army gun the the the", "forest " * 500, "fire zzz"]
 
@@ -40,6 +40,8 @@ def reference_vector(model: Model, text: str) -> np.ndarray:
     vector = np.concatenate(means) * model.mask
     if model.head is not None:
         vector = np.maximum(model.head.T.astype(np.float64) @ vector, 0)
+    for block in np.split(vector, model.blocks):
+        block /= np.linalg.norm(block) or 1
     return vector / (np.linalg.norm(vector) or 1)
 
 
@@ -52,7 +54,9 @@ def models(vectors: WordVectors) -> dict[str, Model]:
     for name in TRAINED:
         segments = 3 if "segments" in name else 1
         head = rng.normal(size=(4 * segments, 5)) + 0.2 if "head" in name else None
-        models[name] = Model(name, table, "mean", "cosine", Layers(rng.random(4 * segments), head, segments))
+        mask = None if name == "blocks" else rng.random(4 * segments)
+        layers = Layers(mask, head, segments, blocks=2 if "blocks" in name else 1)
+        models[name] = Model(name, table, "mean", "cosine", layers)
     return models
 
 
@@ -165,7 +169,7 @@ def test_memberships_are_harder_for_smaller_sigma() -> None:
 
 
 def test_heads_and_segments_determine_the_dimensions(models: dict[str, Model]) -> None:
-    assert [models[name].dim for name in TRAINED] == [4, 12, 5, 5]
+    assert [models[name].dim for name in TRAINED] == [4, 12, 5, 5, 4, 4]
     both = models["segments and head"]
     assert "rain" in both.nearest_words(both.encode(["rain rain rain"])[0], 3)
 
@@ -189,6 +193,15 @@ def test_incompatible_layers_are_refused(
     arrays = [None if shape is None else np.ones(shape) for shape in (mask, head and (head, 2))]
     with pytest.raises(BadInput):
         Model("x", models["boew:4"].table, pool, "cosine", Layers(*arrays, segments))
+
+
+@pytest.mark.parametrize(
+    ("pool", "similarity", "blocks"),
+    [("mean", "cosine", 0), ("mean", "cosine", 3), ("mean", "jaccard", 2), ("max", "cosine", 2)],
+)
+def test_incompatible_blocks_are_refused(models: dict[str, Model], pool: str, similarity: str, blocks: int) -> None:
+    with pytest.raises(BadInput, match=rf"^{blocks} blocks of 4 dimensions"):
+        Model("x", models["boew:4"].table, pool, similarity, Layers(blocks=blocks))
 
 
 def test_errors_name_the_incompatible_layer(vectors: WordVectors) -> None:
