@@ -91,7 +91,7 @@ def rows(name: str) -> Iterator[Row]:
         alpha, why = choice.alpha or 0.0, choice.why["alpha"]
     default = figure(collection, packaged, alpha)
     yield "packaged", text, default, general, f"{alpha:.2f}: {why}"
-    model = adapt(collection.documents, packaged.table, AdaptOptions())
+    model = adapt(collection.documents, packaged.table, AdaptOptions(mixed=True))
     gate = model.table.info["adapted"]
     own = figure(collection, model, model.alpha or DEFAULT_ALPHA)
     yield "adapted", text, own if gate["better"] else default, own, f"{gate['alpha']:.2f}: {gate['why']}"

@@ -5,17 +5,14 @@ retrieval``. Prints nDCG@10 x 100 of
 
 - BM25,
 - lexical search in Resift (``--alpha 0``),
-- search with packaged vectors,
-- search with vectors adapted by ``resift index --adapt``, as mean and standard deviation of three seeds.
+- search with packaged vectors.
 
-"used" is the number of seeds whose adapted vectors were better on held-out documents. For the other seeds, the packaged
-vectors are used.
+``benchmarks/mixed_vectors.py`` measures adapted vectors.
 """
 
 import sys
 from pathlib import Path
 
-import numpy as np
 from multilingual import figure
 
 from resift import Model, load_model
@@ -23,11 +20,8 @@ from resift_lab.commands.served_search import ServedSearch
 from resift_lab.evaluation.data import Collection, read_collection
 from resift_lab.evaluation.protocol import run_hybrid
 from resift_lab.evaluation.system import Encoder
-from resift_lab.training.options import AdaptOptions
-from resift_lab.training.self_supervised import adapt
 
-SEEDS = range(3)
-HEADS = ("documents", "queries", "BM25", "lexical", "packaged", "adapted", "±", "used")
+HEADS = ("documents", "queries", "BM25", "lexical", "packaged")
 
 
 def served(collection: Collection, model: Model, alpha: float) -> tuple[float, float]:
@@ -42,11 +36,8 @@ def figures(folder: Path) -> list[float]:
     collection, packaged = read_collection(folder), load_model()
     text, lexical = served(collection, packaged, 0.0)
     general = served(collection, packaged, packaged.alpha)[0]
-    models = [adapt(collection.documents, packaged.table, AdaptOptions(seed=seed)) for seed in SEEDS]
-    better = [model for model in models if model.table.info["adapted"]["better"]]
-    adapted = [served(collection, model, model.alpha)[0] for model in better] + [general] * (len(models) - len(better))
     counts = len(collection.documents), len(collection.queries)
-    return [*counts, lexical, text, general, float(np.mean(adapted)), float(np.std(adapted)), len(better)]
+    return [*counts, lexical, text, general]
 
 
 if __name__ == "__main__":
