@@ -61,8 +61,11 @@ def test_nothing_is_written_and_searches_are_rewritten(shop: Index, served: Serv
     there = pipeline(shop, name)
     assert "which already has Resift's processor" in resift_command("attach", shop.name, opensearch_url).output
     assert (contents(shop), pipeline(shop, name)) == (before, there)
-    resift_command("detach", shop.name, opensearch_url)
+    planned = resift_command("detach", shop.name, opensearch_url).output
+    assert f"  clients must first stop sending search_pipeline={name}: OpenSearch refuses searches" in planned
     assert (contents(shop), pipeline(shop, name)) == (before, None)
+    with pytest.raises(resift.ResiftError, match=f"Pipeline {name} is not defined"):
+        shop.cluster.request("POST", f"/{shop.name}/_search", {"query": WORDS}, search_pipeline=name)
     assert "is not attached" in resift_command("detach", shop.name, opensearch_url, status=2).output
 
 

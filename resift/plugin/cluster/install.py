@@ -26,6 +26,7 @@ from resift.plugin.cluster.pipeline_uses import refuse_if_used, uses_of
 from resift.plugin.cluster.remote_model import DEPLOYS_LAZILY, REMOTE_MODELS, RemoteModel
 from resift.plugin.cluster.resources import PIPELINES, SCRIPTS, IndexTemplate, Pipeline, Resource, Script
 from resift.plugin.cluster.search_pipelines import (
+    REFUSED_SEARCHES,
     all_pipelines,
     find_rewriters,
     pipeline_name,
@@ -248,7 +249,10 @@ class Installer:
         other_installations = self._other_installations()
         for name, rewriter in find_rewriters(self.cluster).items():
             if rewriter.installation == self.name:
-                steps.append(f"remove search pipeline {name}")
+                steps.append(
+                    f"remove search pipeline {name}, which rewrites searches of {rewriter.index}: "
+                    f"clients must first stop sending search_pipeline={name}, because {REFUSED_SEARCHES}"
+                )
                 if not dry_run:
                     remove_processor(self.cluster, name)
         for index, owners in ingest_pipeline_owners(self.cluster).items():

@@ -31,6 +31,7 @@ from resift.version import __version__
 
 SEARCH_PIPELINE_SETTING = "index.search.default_pipeline"
 NO_PIPELINE = "_none"  # the value of the setting for no pipeline
+REFUSED_SEARCHES = "OpenSearch refuses searches that name a missing pipeline"
 _ML_INFERENCE, _PROCESSORS = "ml_inference", "request_processors"
 _RECORD = re.compile(
     r"(?:attached: (?P<index>\".*\"); )?copy of (?P<base>null|\".*\"); default pipelines before: (?P<defaults>\{.*\})$"

@@ -12,6 +12,7 @@ from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.pipeline_uses import refuse_if_used, uses_of
 from resift.plugin.cluster.search_pipelines import (
     NO_PIPELINE,
+    REFUSED_SEARCHES,
     SEARCH_PIPELINE_SETTING,
     PipelineBody,
     Rewriter,
@@ -147,6 +148,8 @@ class SearchDetachment:
             is_deleted = would_be_deleted(self.pipelines[pipeline])
             change = "removed" if is_deleted else "stays, without Resift's processor"
             lines.append(f"  search pipeline {pipeline} {change}")
+            if is_deleted:
+                lines.append(f"  clients must first stop sending search_pipeline={pipeline}: {REFUSED_SEARCHES}")
         return [*lines, *self.still_attached_lines()]
 
     def still_attached_lines(self) -> list[str]:
