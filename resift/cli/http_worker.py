@@ -81,6 +81,8 @@ class HttpWorker(Worker):  # type: ignore[misc]
         # Only the service's own application has sessions to load. The proxy of the benchmarks has none.
         if service := self.wsgi.extensions.get("resift"):
             service.loader.start()
+            if self.age == 1:  # the first of the processes
+                service.loader.submit("engine", service.check_engine)
             if config.index:
                 service.loader.submit("start", service.warm_up)
         channels: dict[int, Any] = {}

@@ -28,7 +28,7 @@ from resift.feedback.methods import MethodName
 from resift.plugin.opensearch.documents import prepare_body
 from resift.query.body import without_options
 from resift.reranker.access.requests import count_rewrite, count_search, current_caller, engine_headers
-from resift.reranker.queueing import LateLog, has_no_options, is_late
+from resift.reranker.queueing import failed_log, has_no_options, is_late, late_log
 from resift.reranker.request_bodies import (
     EmbeddingsRequest,
     FeedbackRequest,
@@ -47,7 +47,6 @@ from resift.strict_json import check_json_size, parse_strict
 
 api = Blueprint("api", __name__, url_prefix="/v1")
 S = TypeVar("S", bound=msgspec.Struct)
-late_log = LateLog()
 
 _TRUNCATED_FIELDS = ("input", "documents")
 """Fields of request bodies whose length is checked by :func:`texts`, since the request may ask to cut them."""
@@ -416,6 +415,9 @@ def rewrite() -> dict[str, Any]:
         rewritten, outcome, reason = body.body, Outcome.OVERLOADED, Outcome.OVERLOADED.english
     else:
         rewritten, outcome, reason = service.rewrite_for_pipeline(body.index, body.body, headers, body.scroll)
+        if outcome is Outcome.FAILED:
+            # A search pipeline gets no reason, because OpenSearch drops it.
+            failed_log.add(reason.removeprefix(Outcome.FAILED.english.format("")))
     is_changed = rewritten is not body.body
     rewritten = without_options(rewritten)
     info = service.readable_info(body.index, headers, cached_only=is_late())

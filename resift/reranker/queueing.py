@@ -24,7 +24,7 @@ MAX_WAIT = 0.3
 _WINDOW = 2.0
 """Length in seconds of the time windows of :class:`LongestWait`, which covers the current and the previous window."""
 _LOG_SECONDS = 10.0
-"""Minimum time in seconds between two log messages about late requests."""
+"""Minimum time in seconds between two log messages of the same kind."""
 
 
 def is_late() -> bool:
@@ -92,21 +92,24 @@ class LongestWait:
             self._current, self._began = 0.0, self._clock()
 
 
-class LateLog:
-    """Logs how many searches were answered unchanged because the service is overloaded, at most every ten seconds.
+class RateLimitedLog:
+    """Logs how often something happened, with one message in ten seconds at most.
 
     Args:
+        message: The message, with a placeholder for the number of events, and further placeholders for values of the
+            latest event.
         clock: A function that returns the time in seconds.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock, self._lock = clock, threading.Lock()
+    def __init__(self, message: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._message, self._clock, self._lock = message, clock, threading.Lock()
         self._count, self._logged = 0, -_LOG_SECONDS
 
-    def add(self) -> None:
-        """Count a search that was answered without rewriting, because the service is overloaded.
+    def add(self, *values: object) -> None:
+        """Count an event. If the last message is at least ten seconds old, log the number of events since then.
 
-        If the last message is at least ten seconds old, log the number of such searches since then.
+        Args:
+            values: The values of this event for the placeholders in the message.
         """
         with self._lock:
             self._count += 1
@@ -114,6 +117,12 @@ class LateLog:
             if now - self._logged < _LOG_SECONDS:
                 return
             count, self._count, self._logged = self._count, 0, now
-        log.warning(
-            "Overloaded: %d searches waited longer than %g s for a thread and were not rewritten", count, MAX_WAIT
-        )
+        log.warning(self._message, count, *values)
+
+
+late_log = RateLimitedLog(
+    f"Overloaded: %d searches waited longer than {MAX_WAIT:g} s for a thread and were not rewritten"
+)
+"""Counts searches that are answered without rewriting because the service is overloaded."""
+failed_log = RateLimitedLog("Not rewritten: %d searches failed, the latest because %s")
+"""Counts searches whose rewriting failed, for example because of an invalid option."""

@@ -29,6 +29,7 @@ from resift.errors import EngineUnavailable, IndexNotFound, IndexNotServed, Mode
 from resift.feedback.explain import explain, title_of
 from resift.feedback.feedback import Feedback
 from resift.feedback.judgements import JudgedDocument, Judgement, Mark
+from resift.plugin.addresses import without_credentials
 from resift.query.body import Query, parse
 from resift.query.dsl import MAX_RESULTS, Body
 from resift.query.limits import check_limits
@@ -313,6 +314,14 @@ class SearchService:
             if self.interleaved is None:
                 return self._search(search, info)
             return self.interleaved.answer(search, lambda search: self._search(search, info))
+
+    def check_engine(self) -> None:
+        """Log a warning if the engine does not answer, or is not supported."""
+        try:
+            self.engine.ping()
+        except ResiftError as error:
+            engine = without_credentials(self.config.engine)
+            log.warning("The search engine %s cannot be used yet: %s", engine, error.message)
 
     def require_allowed(self, search: Search) -> None:
         """Check that the caller may run a search, and that the search is not too large.

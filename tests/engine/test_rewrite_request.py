@@ -21,7 +21,7 @@ from resift import Model, WordVectors, build_model
 from resift.contracts.engine import Engine
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.query.body import parse
-from resift.reranker import Config, create_app
+from resift.reranker import Config, create_app, queueing
 from resift.reranker.access.keys import KeyFile
 from resift.rewriting.options import options_in
 from resift.rewriting.outcome import Outcome
@@ -355,3 +355,28 @@ def test_a_failing_model_leaves_the_body(
         "resift": {"rewritten": False, "outcome": "failed", "reason": "failed: RuntimeError"},
     }
     assert rewrites(client) == {"failed": 1}
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"session": "a", "alpha": 7}, "alpha is 7"),
+        ({"session": "a", "judged": "hid"}, "judged is 'hid'"),
+        ({"session": 5}, "session is 5"),
+    ],
+)
+def test_the_reason_of_a_failed_rewriting_is_logged(
+    client: FlaskClient,
+    filled: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, object],
+    reason: str,
+) -> None:
+    monkeypatch.setattr(queueing, "_LOG_SECONDS", 0.0)
+    body = {"query": {"match": {"text": "fire"}}, "ext": {"ml_inference": options}}
+    answer = client.post("/v1/rewrite", json={"index": filled, "body": body}).get_json()
+    assert answer["resift"]["outcome"] == "failed"
+    assert reason in answer["resift"]["reason"]
+    (message,) = (record.getMessage() for record in caplog.records if record.levelno == logging.WARNING)
+    assert message.startswith(f"Not rewritten: 1 searches failed, the latest because {reason}")

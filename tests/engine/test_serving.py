@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -392,6 +393,17 @@ def test_the_start_message_shows_no_passwords(folder: Path) -> None:
         _, log = server.process.communicate(timeout=60)
     assert f"Documents in http://127.0.0.1:9,http://127.0.0.1:8, sessions in {folder}/sessions.db, model" in log
     assert "cret" not in log
+
+
+def test_an_engine_that_does_not_answer_is_logged_at_the_start(folder: Path) -> None:
+    with serving(folder, "--engine", "http://anna:secret@127.0.0.1:9") as server:
+        assert server.process.stderr is not None
+        limit = threading.Timer(120, server.process.terminate)
+        limit.start()
+        line = next((line for line in server.process.stderr if "[WARNING]" in line), "")
+        limit.cancel()
+    assert "The search engine http://127.0.0.1:9 cannot be used yet: " in line
+    assert "secret" not in line
 
 
 def test_what_is_served_is_told_and_ctrl_c_by_the_exit_status(folder: Path, packaged: Model) -> None:

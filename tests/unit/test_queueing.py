@@ -22,7 +22,7 @@ from resift.cli.fair_pool import FairPool
 from resift.cli.lanes import REVIEW_THREADS, SESSION_THREADS, Lanes
 from resift.reranker.access.keys import KeyFile
 from resift.reranker.access.requests import Keys
-from resift.reranker.queueing import LONGEST_WAIT, MAX_WAIT, WAITED, LateLog, LongestWait
+from resift.reranker.queueing import LONGEST_WAIT, MAX_WAIT, WAITED, LongestWait, RateLimitedLog
 
 
 class Body:
@@ -279,14 +279,14 @@ def test_the_longest_wait_is_forgotten_after_some_seconds() -> None:
     assert waits.get() == 0.0
 
 
-def test_late_searches_are_logged_every_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:
+def test_events_of_one_kind_are_logged_every_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
-    late = LateLog(clock)
+    late = RateLimitedLog("Late: %d searches, the latest in %s", clock)
     with caplog.at_level(logging.WARNING):
         for clock.now in (0.0, 1.0, 9.0, 11.0, 12.0):
-            late.add()
-    counts = [record.getMessage().split()[1] for record in caplog.records]
-    assert counts == ["1", "3"]
+            late.add(f"index{clock.now:g}")
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages == ["Late: 1 searches, the latest in index0", "Late: 3 searches, the latest in index11"]
 
 
 def test_a_late_body_is_answered_unchanged_and_counted(plain: FlaskClient) -> None:
