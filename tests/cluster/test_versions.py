@@ -61,20 +61,27 @@ def ids(hits: dict[str, Any]) -> list[str]:
     return [hit["_id"] for hit in hits["hits"]["hits"]]
 
 
-def search_in_session(client: OpenSearch, index: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Search through the pipeline of an index until all hits are from a rewritten search, and return the response.
+def assert_follows_session(client: OpenSearch, index: str, body: dict[str, Any], served: dict[str, Any]) -> None:
+    """Assert that a search through the pipeline of an index has the hits of the same search of the service.
 
-    The service does not wait long for a session that is not loaded yet. On a busy machine, the first searches may
-    therefore go on without the session.
+    The service does not wait long for a session that a search through a pipeline needs. On a busy machine, the first
+    searches may therefore go on without the session.
+
+    Args:
+        client: The client of the cluster.
+        index: The index.
+        body: The search body, with the session.
+        served: The response of ``/v1/search``.
     """
-    found: dict[str, Any] = {}
+    expected = {hit["_id"]: hit["_score"] for hit in served["hits"]["hits"]}
 
-    def is_rewritten() -> bool:
-        found.update(client.search(index=index, body=body, params={"search_pipeline": f"resift-{index}"}))
-        return all(hit.get("matched_queries") == ["resift"] for hit in found["hits"]["hits"])
+    def is_equal() -> bool:
+        hits = client.search(index=index, body=body, params={"search_pipeline": f"resift-{index}"})["hits"]["hits"]
+        is_rewritten = all(hit.get("matched_queries") == ["resift"] for hit in hits)
+        scores = {hit["_id"]: hit["_score"] for hit in hits}
+        return is_rewritten and list(scores) == list(expected) and scores == pytest.approx(expected, rel=1e-6)
 
-    assert until(is_rewritten)
-    return found
+    assert until(is_equal)
 
 
 @pytest.mark.usefixtures("here")
@@ -93,12 +100,9 @@ def test_from_installing_to_uninstalling(old_node: str, service: Server, tmp_pat
     body = {"query": STRIKE, "ext": {"ml_inference": {"session": "anna"}}}
     client: OpenSearch = engine.client
     plain = client.search(index="news", body={"query": STRIKE})
-    rewritten = search_in_session(client, "news", body)
-    assert ids(rewritten)[0] == "bank" != ids(plain)[0]
     served = service.request("POST /v1/search", {"index": "news", "query": STRIKE, "session": "anna"}).json()
-    assert ids(served) == ids(rewritten)
-    scores = [[hit["_score"] for hit in one["hits"]["hits"]] for one in (served, rewritten)]
-    assert scores[0] == pytest.approx(scores[1], rel=1e-6)
+    assert ids(served)[0] == "bank" != ids(plain)[0]
+    assert_follows_session(client, "news", body, served)
 
     # a client's write through the ingest pipeline, and a write that leaves a stale vector
     client.index(index="news", id="late", body={"title": "Dockers on strike"}, params={"pipeline": "resift-ingest"})
@@ -116,7 +120,8 @@ def test_from_installing_to_uninstalling(old_node: str, service: Server, tmp_pat
     marks = {"session": "anna", "index": "theirs", "query": "strike", "relevant": ["0"]}
     assert service.request("POST /v1/feedback", marks).status == 200
     body = {"query": {"match_all": {}}, "ext": {"ml_inference": {"session": "anna", "query": "strike"}}}
-    search_in_session(client, "theirs", body)
+    asked = {"index": "theirs", "query": {"query": {"match_all": {}}, "ext": body["ext"]}}
+    assert_follows_session(client, "theirs", body, service.request("POST /v1/search", asked).json())
     assert client.indices.get(index="theirs") == there
     run("detach", "theirs", "--yes", *to)
     client.indices.delete(index="theirs")
