@@ -307,7 +307,7 @@ def refine_command(
 @vectors.command("pairs", epilog="Example: resift vectors pairs questions.jsonl --out trained")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @vectors_option
-@click.option("--teacher", metavar="DIR", help="Folder of a sentence-transformers model, for words without a vector.")
+@click.option("--teacher", metavar="DIR", help="Folder of a sentence-transformers model to learn from.")
 @click.option(
     "--sentences",
     "sentence_files",
@@ -335,7 +335,8 @@ def pairs_command(
     comparisons of sentences hardly suffer.
 
     With --teacher, words of the pairs that have no vector get one if they occur in at least 'min_count' texts and, if
-    there are several FILEs, in two of them. Needs the extra 'lab'.
+    there are several FILEs, in two of them. The vectors of queries and of the beginnings of documents also move towards
+    the teacher's vectors, with the weight 'passage_weight'. Needs the extra 'lab'.
     """
     options = PairOptions(**settings)
     sources = [read_pairs(file) for file in files]

@@ -9,8 +9,10 @@ or a manual, because documents on similar subjects are harder to distinguish.
 This loss alone would make the vectors worse at comparing sentences. Therefore a second term of the loss keeps the
 vectors of sentences close to their vectors before the training (:func:`resift_lab.training.fitting.cosine_gradients`).
 
-Words of the pairs that are not in the table can get a vector from a teacher, a sentence-transformers model. The teacher
-encodes the single word, and a linear map brings its vector into the space of the table.
+A teacher, a sentence-transformers model, helps in two ways. It encodes single words of the pairs that are not in the
+table, and a linear map brings their vectors into the space of the table. It also encodes a sample of the queries and of
+the beginnings of documents. A third term of the loss moves the vectors of these passages towards the teacher's vectors,
+which are rotated into the space of the table (:func:`resift_lab.training.refine.procrustes_map`).
 
 The result is the mean of several training runs with different seeds (model soups, Wortsman et al. 2022), so that it
 depends less on the order of the pairs. Afterwards, another linear map moves the vectors of words that occur in no pair
@@ -43,6 +45,7 @@ from resift_lab.training.distill import CHUNK, DistillOptions, round_rows
 from resift_lab.training.documents import used_columns
 from resift_lab.training.fitting import cosine_gradients
 from resift_lab.training.progress import Progress, StepCounter
+from resift_lab.training.refine import procrustes_map
 from resift_lab.training.transformer import Transformer
 from resift_lab.training.unseen import LinearMap
 
@@ -57,6 +60,11 @@ _MIN_PAIRS = 8
 _MIN_SENTENCES = 8
 # Maximum number of words of a document. The first words usually state the subject.
 _MAX_WORDS = 300
+# Number of words of a document that the teacher reads. A transformer needs time for each word.
+_PASSAGE_WORDS = 48
+# Number of queries and documents that the CPU encodes together, and between two progress reports.
+_TEACHER_BATCH = 64
+_TEACHER_CHUNK = 2048
 # Number of words of the table that the linear map from the teacher's space is fitted on. The most frequent words are
 # left out, because the teacher's vectors of single function words mean little.
 _MAPPED_WORDS = 8000
@@ -82,7 +90,10 @@ class PairOptions:
         temperature: The temperature of the softmax in the InfoNCE loss.
         sentence_weight: The weight of the loss that keeps sentences close to their vectors before the training. If it
             is 0, no sentences are used.
-        sentence_batch: The number of sentences per step.
+        sentence_batch: The number of sentences per step, and the number of passages.
+        passage_weight: The weight of the loss that moves queries and the beginnings of documents towards the teacher's
+            vectors. If it is 0, or if there is no teacher, no passages are used.
+        passage_limit: The maximum number of pairs from a source whose query and document the teacher encodes.
         min_count: The minimum number of texts (queries and documents) that contain a word that the table lacks. With
             fewer texts, the word is not added.
         new_words: The maximum number of words that are added. Words are only added if there is a teacher.
@@ -103,6 +114,8 @@ class PairOptions:
     temperature: float = 0.06
     sentence_weight: float = 20.0
     sentence_batch: int = 256
+    passage_weight: float = 20.0
+    passage_limit: int = 1_000
     min_count: int = 5
     new_words: int = 16_000
     runs: int = 3
@@ -110,8 +123,8 @@ class PairOptions:
     levels: int = 31
 
     def __post_init__(self) -> None:
-        lowest = {"batch": 2, "levels": 0, "new_words": 0, "seed": 0, "sentence_weight": 0}
-        for name in ("epochs", "limit", "sentence_batch", "min_count", "runs", *lowest):
+        lowest = {"batch": 2, "levels": 0, "new_words": 0, "passage_weight": 0, "seed": 0, "sentence_weight": 0}
+        for name in ("epochs", "limit", "sentence_batch", "passage_limit", "min_count", "runs", *lowest):
             if getattr(self, name) < lowest.get(name, 1):
                 raise BadInput(f"{name} is {getattr(self, name)}", expected=f"{lowest.get(name, 1)} or more")
         for name in ("rate", "weight_rate", "temperature"):
@@ -146,6 +159,33 @@ class CountedPairs:
         documents = _counts(vectors, [" ".join(document.split()[:_MAX_WORDS]) for _, document in pairs])
         usable = np.flatnonzero((np.diff(queries.indptr) > 0) & (np.diff(documents.indptr) > 0))
         return cls(queries[usable], documents[usable])
+
+
+def _text_vectors(vectors: WordVectors, counts: csr_matrix) -> Floats:
+    """Return the unit vectors of texts.
+
+    Args:
+        vectors: The table of V words with D dimensions.
+        counts: The frequency of each word in each of n texts, shape (n, V).
+    """
+    return unit_rows(counts @ (vectors.rows() * vectors.weights[:, None]))
+
+
+def _passages(vectors: WordVectors, sources: Sequence[Sequence[Pair]], options: PairOptions) -> list[str]:
+    """Draw queries and the beginnings of documents that have a word in the table.
+
+    Args:
+        vectors: The table.
+        sources: The pairs of each source.
+        options: The settings of the training, which limit the number of pairs from a source.
+    """
+    rng = np.random.default_rng(options.seed)
+    texts: list[str] = []
+    for pairs in sources:
+        for position in rng.permutation(len(pairs))[: options.passage_limit]:
+            query, document = pairs[position]
+            texts += [query, " ".join(document.split()[:_PASSAGE_WORDS])]
+    return [texts[row] for row in np.flatnonzero(np.diff(_counts(vectors, texts).indptr))]
 
 
 def _counts(vectors: WordVectors, texts: Sequence[str]) -> csr_matrix:
@@ -216,9 +256,10 @@ def train_on_pairs(
         sentences: The sentences that should keep their vectors. At least eight need a word with a vector. Not used if
             ``options.sentence_weight`` is 0.
         options: The settings of the training.
-        teacher: A model that provides vectors for words of the pairs that the table does not contain. Without it, no
-            words are added.
-        progress: A function that is called with the number of finished steps and the total number. Each word that the
+        teacher: A model that provides vectors for words of the pairs that the table does not contain, and for queries
+            and the beginnings of documents, which the word vectors are trained to imitate. Without it, no words are
+            added, and the teacher's term of the loss is left out.
+        progress: A function that is called with the number of finished steps and the total number. Each text that the
             teacher encodes is a step, and each batch of pairs.
 
     Returns:
@@ -241,13 +282,20 @@ def train_on_pairs(
         )
     rows = vectors.rows()
     start = WordVectors(vectors.words, rows / np.sqrt((rows**2).sum(axis=1).mean()), vectors.weights)
-    anchors = _Anchors.from_texts(start, sentences) if options.sentence_weight else None
+    targets: list[_Targets] = []
+    if options.sentence_weight:
+        targets.append(_Targets.from_sentences(start, sentences, options.sentence_weight))
+    if teacher is not None and options.passage_weight:
+        texts = _passages(start, sources, options)
+        steps.total = 2 * (steps.done + len(texts))  # an estimate, because the training steps are counted below
+        encoded = teacher.encode(texts, _TEACHER_BATCH, _TEACHER_CHUNK, steps.stage())
+        targets.append(_Targets.from_passages(start, texts, encoded, options.passage_weight))
     seeds = range(options.seed, options.seed + options.runs)
-    trainings = [_Training(start, counted_sources, anchors, options, seed) for seed in seeds]
+    trainings = [_Training(start, counted_sources, targets, options, seed) for seed in seeds]
     steps.total = steps.done + sum(len(training.plan) for training in trainings)
     runs = [training.fit(steps.advance) for training in trainings]
     matrices = [side for source in counted_sources for side in (source.queries, source.documents)]
-    matrices += [anchors.counts] if anchors else []
+    matrices += [target.counts for target in targets]
     frequency = np.sum([document_frequency(counts) for counts in matrices], axis=0)
     rows = _with_unseen(start, unit_rows(np.mean([rows for rows, _ in runs], axis=0)), frequency)
     weights = np.exp(np.mean([log_weights for _, log_weights in runs], axis=0)).astype(np.float32)
@@ -333,24 +381,27 @@ def _new_words(vectors: WordVectors, sources: Sequence[Sequence[Pair]], options:
 
 
 @dataclass(frozen=True)
-class _Anchors:
-    """The n sentences that should keep their vectors.
+class _Targets:
+    """n texts, and the vectors that the weighted sums of their words should be close to.
 
     Attributes:
-        counts: The frequency of each of V words in each sentence, shape (n, V).
-        units: The vectors of the sentences before the training, with D dimensions, scaled to unit length, shape (n, D).
+        counts: The frequency of each of V words in each text, shape (n, V).
+        units: The target of each text, a unit vector of D dimensions, shape (n, D).
+        weight: The weight of this term of the loss.
     """
 
     counts: csr_matrix
     units: Floats
+    weight: float
 
     @classmethod
-    def from_texts(cls, vectors: WordVectors, texts: Sequence[str]) -> _Anchors:
-        """Compute the vectors of sentences. Sentences without known words are left out.
+    def from_sentences(cls, vectors: WordVectors, texts: Sequence[str], weight: float) -> _Targets:
+        """Return sentences that should keep their vectors. Sentences without known words are left out.
 
         Args:
             vectors: The table before the training.
             texts: The sentences.
+            weight: The weight of this term of the loss.
 
         Raises:
             BadInput: If there are too few sentences with known words.
@@ -363,13 +414,27 @@ class _Anchors:
                 value=counts.shape[0],
                 expected=f"{_MIN_SENTENCES} or more, or sentence_weight=0",
             )
-        return cls(counts, unit_rows(counts @ (vectors.rows() * vectors.weights[:, None])))
+        return cls(counts, _text_vectors(vectors, counts), weight)
 
-    def batches(self, size: int, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
-        """Yield batches of sentences without end. Each pass over the sentences has another order.
+    @classmethod
+    def from_passages(cls, vectors: WordVectors, texts: Sequence[str], encoded: Floats, weight: float) -> _Targets:
+        """Return passages that should imitate a teacher's vectors, which are rotated into the space of the table.
 
         Args:
-            size: The number of sentences in a batch. Each batch is an array of their positions, shape (size,).
+            vectors: The table before the training.
+            texts: The n passages. Each contains a word of the table.
+            encoded: The teacher's vectors of the passages with T dimensions, shape (n, T).
+            weight: The weight of this term of the loss.
+        """
+        counts, units = _counts(vectors, texts), unit_rows(encoded)
+        rotation = procrustes_map(units, _text_vectors(vectors, counts))
+        return cls(counts, unit_rows(units @ rotation), weight)
+
+    def batches(self, size: int, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+        """Yield batches of texts without end. Each pass over the texts has another order.
+
+        Args:
+            size: The number of texts in a batch. Each batch is an array of their positions, shape (size,).
             rng: The source of random numbers.
         """
         order = np.zeros(0, np.int64)
@@ -386,7 +451,7 @@ class _Training:
     Args:
         start: The table before the training.
         sources: The pairs of each source.
-        anchors: The sentences that should keep their vectors, or None.
+        targets: The sentences and passages with the vectors that they should have.
         options: The settings of the training.
         seed: The seed of the order of pairs and sentences.
 
@@ -399,11 +464,11 @@ class _Training:
         self,
         start: WordVectors,
         sources: Sequence[CountedPairs],
-        anchors: _Anchors | None,
+        targets: Sequence[_Targets],
         options: PairOptions,
         seed: int,
     ) -> None:
-        self.start, self.sources, self.anchors, self.options = start, sources, anchors, options
+        self.start, self.sources, self.targets, self.options = start, sources, targets, options
         self.rng = np.random.default_rng(seed)
         self.plan = [batch for _ in range(options.epochs) for batch in self._pass()]
 
@@ -431,21 +496,22 @@ class _Training:
         table = self.start.rows().copy()
         log_weights = np.log(np.maximum(self.start.weights, _TINY)).astype(np.float32)
         row_adam, weight_adam = Adam(table, options.rate), Adam(log_weights, options.weight_rate)
-        sentence_batches = self.anchors.batches(options.sentence_batch, self.rng) if self.anchors else None
+        target_batches = [target.batches(options.sentence_batch, self.rng) for target in self.targets]
         for step, (number, positions) in enumerate(self.plan):
-            source = self.sources[number]
+            source, pair_texts = self.sources[number], 2 * len(positions)
+            chosen = [next(batches) for batches in target_batches]
             texts = [source.queries[positions], source.documents[positions]]
-            if self.anchors and sentence_batches:
-                sentences = next(sentence_batches)
-                texts.append(self.anchors.counts[sentences])
+            texts += [target.counts[rows_of] for target, rows_of in zip(self.targets, chosen, strict=True)]
             words, counts = used_columns(vstack(texts, format="csr"))
-            rows, logs, pair_texts = table[words], log_weights[words], 2 * len(positions)
+            rows, logs = table[words], log_weights[words]
             _, by_row, by_log = info_nce_gradients(counts[:pair_texts], rows, logs, options.temperature)
-            if self.anchors:
-                units = self.anchors.units[sentences]
-                _, anchored_by_row, anchored_by_log = cosine_gradients(counts[pair_texts:], units, rows, logs)
-                by_row = by_row + np.float32(options.sentence_weight) * anchored_by_row
-                by_log = by_log + np.float32(options.sentence_weight) * anchored_by_log
+            start = pair_texts
+            for target, rows_of in zip(self.targets, chosen, strict=True):
+                end = start + len(rows_of)
+                _, target_by_row, target_by_log = cosine_gradients(counts[start:end], target.units[rows_of], rows, logs)
+                by_row = by_row + np.float32(target.weight) * target_by_row
+                by_log = by_log + np.float32(target.weight) * target_by_log
+                start = end
             remaining = remaining_rate(step, len(self.plan))
             row_adam.update(words, by_row, step + 1, remaining)
             weight_adam.update(words, by_log, step + 1, remaining)

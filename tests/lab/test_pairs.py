@@ -19,7 +19,7 @@ from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 from resift_lab.corpus import sparse_counts
 from resift_lab.training.device import Device
-from resift_lab.training.pairs import Pair, PairOptions, _with_unseen, read_pairs, train_on_pairs
+from resift_lab.training.pairs import Pair, PairOptions, _passages, _with_unseen, read_pairs, train_on_pairs
 from resift_lab.training.transformer import Transformer
 
 TOPICS = 20
@@ -150,6 +150,34 @@ def test_a_teacher_adds_the_words_that_several_texts_contain(start: WordVectors,
     assert set(alone.words) - set(start.words) == {"lantern", "productname"}
     most = train_on_pairs(start, [[*both, *product]], [], replace(options, new_words=1), teacher)
     assert len(most) == len(start) + 1
+
+
+def test_passages_imitate_the_teacher(start: WordVectors, teacher: Transformer) -> None:
+    pairs = topic_pairs(200, seed=0)
+    passages = [text for pair in pairs for text in pair]
+    encoded = unit_rows(teacher.encode(passages, 64))
+    options = replace(OPTIONS, sentence_batch=64, new_words=0)
+
+    def agreement(weight: float, limit: int = 200) -> float:
+        """Return the correlation of the passages' cosines in the table with those of the teacher."""
+        table = train_on_pairs(
+            start, [pairs], [], replace(options, passage_weight=weight, passage_limit=limit), teacher
+        )
+        vectors = text_vectors(table, passages)
+        return float(np.corrcoef((vectors @ vectors.T).ravel(), (encoded @ encoded.T).ravel())[0, 1])
+
+    assert agreement(200) > agreement(0) + 0.2
+    assert agreement(200) > agreement(200, limit=4)
+    untaught = train_on_pairs(start, [pairs], [], options)
+    unused = train_on_pairs(start, [pairs], [], replace(options, passage_weight=0), teacher)
+    assert (untaught.rows() == unused.rows()).all(), "if the weight is 0, the teacher encodes no passages"
+
+
+def test_passages_are_queries_and_the_beginnings_of_documents(start: WordVectors) -> None:
+    pairs = [(query, f"{document} {'qav ' * 60}") for query, document in topic_pairs(40, seed=0)]
+    passages = _passages(start, [[*pairs, ("unknown", "words")], pairs[:3]], replace(OPTIONS, passage_limit=30))
+    assert 2 * (30 + 3 - 1) <= len(passages) <= 2 * (30 + 3)
+    assert {len(text.split()) for text in passages} == {3, 48}, "passages without known words are left out"
 
 
 def test_too_few_pairs_or_sentences_are_refused(start: WordVectors) -> None:
