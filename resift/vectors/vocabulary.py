@@ -2,7 +2,7 @@
 
 The vocabulary of the index, and the number of documents that a query matches, are estimated from a sample of documents.
 Related words are the words of the vocabulary whose static word vectors are nearest to those of the query's words. The
-constants were chosen on the same collections that ``benchmarks/related_words.py`` measures, so the benchmark does not
+constants were chosen on the same collections that ``benchmarks/other_words.py`` measures, so the benchmark does not
 measure held-out data.
 """
 
