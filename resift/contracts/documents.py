@@ -97,6 +97,8 @@ class IndexInfo:
             are contained once. Empty if the engine has no mapping.
         bags: The field with the bag of vectors of a document, if the model encodes bags (see
             :mod:`resift.encoders.bags`). None if the model encodes the text fields.
+        text_sources: For each field in the ``_source`` of documents that fills text fields of the mapping, the names by
+            which queries search its text. Empty if the engine has no mapping.
     """
 
     name: str
@@ -112,6 +114,7 @@ class IndexInfo:
     tuning: Tuning = DEFAULT_TUNING
     field_types: tuple[FieldTypes, ...] = ()
     bags: str | None = None
+    text_sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def find_model(self, model: ModelDescription) -> IndexInfo | None:
         """Find the description of the vectors that an embedding model has written to this index.
@@ -165,7 +168,11 @@ class IndexInfo:
         if tuning.model != model.hash:  # the weight was chosen for another model's vectors
             tuning = structs.replace(tuning, alpha=None)
         return replace(
-            self.require_model(model), vector_fields=self.vector_fields, tuning=tuning, field_types=self.field_types
+            self.require_model(model),
+            vector_fields=self.vector_fields,
+            tuning=tuning,
+            field_types=self.field_types,
+            text_sources=self.text_sources,
         )
 
     @classmethod
@@ -276,6 +283,7 @@ class IndexInfo:
             vector_fields=_equal_vector_fields([info.vector_fields for info in infos]),
             tuning=tuning,
             field_types=_distinct([types for info in infos for types in info.field_types]),
+            text_sources=_all_text_sources([info.text_sources for info in infos]),
         )
 
     def find_same_vectors(self, other: IndexInfo) -> IndexInfo | None:
@@ -327,6 +335,14 @@ def _all_fields(infos: Sequence[IndexInfo]) -> tuple[str, ...]:
         # If only some indices map a field as nested, query it as a plain field.
         fields[name] = name if isinstance(fields.get(name, name), NestedField) else str(name)
     return tuple(fields.values())
+
+
+def _all_text_sources(mappings: Sequence[Mapping[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
+    """Return the fields that fill text fields of any of several indices, each with its names in all indices."""
+    sources: dict[str, tuple[str, ...]] = {}
+    for path, names in (entry for mapping in mappings for entry in mapping.items()):
+        sources[path] = tuple(dict.fromkeys([*sources.get(path, ()), *names]))
+    return sources
 
 
 class ModelDescription(Protocol):

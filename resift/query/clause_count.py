@@ -170,7 +170,7 @@ class ClauseCounter:
                 each field is a clause.
         """
         patterns = (name, f"{name}.*")
-        return max((sum(_matches(field, patterns) for field in types) for types in self._mappings), default=1) or 1
+        return max((sum(matches_any(field, patterns) for field in types) for types in self._mappings), default=1) or 1
 
 
 def _word_clauses(types: FieldTypes, names: Sequence[str]) -> int:
@@ -183,7 +183,8 @@ def _word_clauses(types: FieldTypes, names: Sequence[str]) -> int:
     patterns = [name for name in names if "*" in name]
     searched = {name for name in names if "*" not in name}
     if patterns:
-        searched |= {name for name, type in types.items() if type not in _NOT_IN_PATTERNS and _matches(name, patterns)}
+        in_patterns = (name for name, type in types.items() if type not in _NOT_IN_PATTERNS)
+        searched |= {name for name in in_patterns if matches_any(name, patterns)}
     return sum(_field_clauses(types.get(name, "text")) for name in searched) or 1
 
 
@@ -192,7 +193,7 @@ def _field_clauses(type: str) -> int:
     return 1 if type in WORD_TYPES else _VALUE_CLAUSES
 
 
-def _matches(name: str, patterns: Sequence[str]) -> bool:
+def matches_any(name: str, patterns: Sequence[str]) -> bool:
     """Return whether the name of a field matches one of the patterns, in which only ``*`` is a wildcard."""
     return any(fnmatchcase(name, pattern.replace("[", "[[]").replace("?", "[?]")) for pattern in patterns)
 

@@ -41,15 +41,18 @@ class TextToEncode(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """Data that must be loaded before the vector clauses of a query can be rewritten.
+    """Data that must be loaded before a query can be rewritten.
 
     Attributes:
         fields: The fields whose vectors or tokens are needed for the judged documents.
         texts: The texts in the query that must be encoded.
+        text_fields: The names or patterns of the fields in which the query searches for words. In an index without
+            vectors of Resift, the session learns from the text in these fields. Empty for all text fields.
     """
 
     fields: frozenset[VectorField] = frozenset()
     texts: frozenset[TextToEncode] = frozenset()
+    text_fields: frozenset[str] = frozenset()
 
 
 NO_NEEDS = Needs()

@@ -20,7 +20,7 @@ from typing import Any
 from msgspec import structs
 
 from resift.cache import TtlCache
-from resift.contracts.documents import IndexInfo, SearchResult, VectorField
+from resift.contracts.documents import IndexInfo, SearchResult
 from resift.contracts.engine import Engine, Headers, retryable
 from resift.encoders.dynamax import MAX_HITS, DynaMax
 from resift.encoders.late_interaction import LateInteraction
@@ -118,7 +118,7 @@ class SearchService:
         self.knowledge = KnowledgeLoader(engine, model, sessions, self.info, config.feedback, clicks)
         self.loader = self.knowledge.loader
         # For each index and caller's headers, the index's own vector and token fields that the latest query searched.
-        self._searched_fields: TtlCache[frozenset[VectorField]] = TtlCache(_CACHED_INFOS, _FIELD_SECONDS)
+        self._needs: TtlCache[Needs] = TtlCache(_CACHED_INFOS, _FIELD_SECONDS)
 
     def info(self, index: str, headers: Headers = None) -> IndexInfo:
         """Return the names, fields and settings of an index. They are cached for five seconds.
@@ -206,9 +206,9 @@ class SearchService:
 
         def load() -> None:
             info = self.info(index, headers)
-            fields = self._searched_fields.get((info.name, str(headers))) or frozenset()
+            needs = self._needs.get((info.name, str(headers))) or NO_NEEDS
             options = Options(text=query, session=session, through_cluster=True)
-            self.knowledge.warm(info, options, Needs(fields=fields), headers)
+            self.knowledge.warm(info, options, needs, headers)
 
         self.loader.submit((index, session, str(headers)), load)
 
@@ -479,8 +479,11 @@ class SearchService:
             headers: The caller's HTTP headers.
         """
         needs = needs_of(query, info.vector_fields) if query.root.ranks_by_meaning else NO_NEEDS
-        if needs.fields:
-            self._searched_fields.put((info.name, str(headers)), needs.fields)
+        if not info.fields:
+            searched = (name.partition("^")[0] for name in query.root.searched_fields or ())
+            needs = replace(needs, text_fields=frozenset(searched))
+        if needs.fields or needs.text_fields:
+            self._needs.put((info.name, str(headers)), replace(needs, texts=frozenset()))
         knowledge = self.knowledge.load(info, options, needs, headers)
         text, notes = options.text or "", list(knowledge.notes)
         searched_text = text

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,17 +21,42 @@ from resift.feedback.feedback import Feedback
 from resift.feedback.field_feedback import FieldFeedback, Tokens
 from resift.feedback.judgements import JudgedDocument
 from resift.feedback.ridge import Background
-from resift.query.dsl import document_text
+from resift.query.clause_count import matches_any
+from resift.query.dsl import TITLE_NAMES, document_text
 from resift.rewriting.knowledge import FieldKnowledge, JudgedTokens, Needs, TextToEncode
 
 log = logging.getLogger(__name__)
 
-Content = tuple[Floats, str]
-"""The vector, of shape (K,), and the text of a document."""
+
+class SourceText(NamedTuple):
+    """The text in a field of a document's ``_source``.
+
+    Attributes:
+        names: The names by which queries search the text.
+        text: The text, with one value of the field per line.
+    """
+
+    names: tuple[str, ...]
+    text: str
+
+
+Content = tuple[Floats, tuple[SourceText, ...]]
+"""The vector, of shape (K,), and the texts of a document."""
 _MAX_TEXT = 20_000  # characters of a document that are learned from
-_PERSON_FIELD = re.compile(
-    r"(?:^|[._-])(?:author|byline|contributor|creator|editor|person|reviewer)s?(?:[._-]?names?)?$", re.I
+# Words of field names. A field is about a person if the last word of its name, apart from _DETAILS, is in _PERSONS.
+_PERSONS = frozenset(
+    [
+        *("assignee", "author", "by", "byline", "contact", "contributor", "creator", "customer", "editor", "email"),
+        *("employee", "firstname", "lastname", "maintainer", "owner", "packager", "person", "recipient", "reporter"),
+        *("reviewer", "sender", "submitter", "surname", "translator", "uploader", "user", "username"),
+    ]
 )
+_DETAILS = frozenset(
+    ["address", "addresses", "display", "first", "full", "given", "id", "last", "login", "mail", "name", "phone"]
+)
+_PERSON_NAMES = frozenset([*((which, "name") for which in ("first", "family", "given", "last")), ("e", "mail")])
+_WORDS_OF_NAME = re.compile(r"[A-Z]+(?![^\W\dA-Z_])|[A-Z]?[^\W\dA-Z_]+")
+_ADDRESS = re.compile(r"\S*(://|@)\S*|www\.\S+", re.IGNORECASE)
 # The cache of documents' vectors and tokens.
 _DOCUMENT_SECONDS = 300.0
 _CACHE_BYTES = 16_000_000
@@ -60,7 +85,7 @@ def read_documents(
         headers: The caller's HTTP headers, which are passed on to the engine.
 
     Returns:
-        A mapping from the ids of existing documents to pairs of a vector, of shape (n_dimensions,), and a text.
+        A mapping from the ids of existing documents to their vectors, of shape (n_dimensions,), and texts.
 
     Raises:
         AmbiguousDocument: If several of the indices behind an alias contain a document with one of the ids.
@@ -69,29 +94,89 @@ def read_documents(
     documents = engine.documents(info.name, ids, headers, info.vector_field)
     existing = {id: documents[id] for id in ids if id in documents}
     missing = [source for source, vector in existing.values() if vector is None]
-    encoded = iter(encode_documents(model, missing, info.fields)[0] if missing else ())
+    fields = info.fields or _learned_paths(info.text_sources)
+    encoded = iter(encode_documents(model, missing, fields)[0] if missing else ())
     contents = {}
     for id, (source, stored_vector) in existing.items():
         vector = next(encoded) if stored_vector is None else np.asarray(stored_vector, np.float32)
-        contents[id] = (vector, learned_text(source, info.fields)[:_MAX_TEXT])
+        contents[id] = (vector, source_texts(source, info))
     return contents
 
 
-def learned_text(source: Mapping[str, Any], fields: Sequence[str]) -> str:
-    """Return the part of a judged document's text from which Resift learns. Fields with personal names are left out.
+def source_texts(source: Mapping[str, Any], info: IndexInfo) -> tuple[SourceText, ...]:
+    """Return the texts of a judged document from which Resift can learn.
 
-    Users who mark a document relevant look for the same subject, not for the same author.
+    In an index with vectors, the text fields that the model encodes are used. In other indices, all text fields of the
+    mapping are used, and values that are web or e-mail addresses are left out. Fields about persons are left out if
+    there are other fields: users who mark a document relevant look for the same subject, not for the same author.
 
     Args:
         source: The ``_source`` of the document.
-        fields: The names of the text fields. If empty, all fields are used.
+        info: The names and fields of the index.
 
-    >>> learned_text({"title": "Fire", "author": "Ann", "editor": {"name": "Bo"}}, ["title", "author", "editor.name"])
-    'Fire'
+    Returns:
+        The texts that are not empty. Titles come first.
     """
-    if not fields:
-        return document_text({name: value for name, value in source.items() if not _PERSON_FIELD.search(name)}, ())
-    return document_text(source, [name for name in fields if not _PERSON_FIELD.search(name)] or fields)
+    if info.fields:
+        fields = [name for name in info.fields if not is_about_person(name)] or info.fields
+        return (SourceText((), document_text(source, fields)[:_MAX_TEXT]),)
+    # Without a mapping, the text fields are unknown.
+    sources = info.text_sources or {name: (name,) for name, value in source.items() if isinstance(value, str)}
+    texts = (
+        SourceText(sources[path], _without_addresses(document_text(source, [path]))) for path in _learned_paths(sources)
+    )
+    return tuple(text for text in texts if text.text.strip())
+
+
+def _learned_paths(paths: Collection[str]) -> list[str]:
+    """Return the names of text fields without fields about persons. Titles come first."""
+    learned = [path for path in paths if not is_about_person(path)] or list(paths)
+    return sorted(learned, key=lambda path: path.rpartition(".")[2].lower() not in TITLE_NAMES)
+
+
+def join_texts(texts: Sequence[SourceText], text_fields: Collection[str] = ()) -> str:
+    r"""Return the text of a document from which Resift learns for a query.
+
+    Args:
+        texts: The texts of the document, from :func:`source_texts`.
+        text_fields: The names or patterns of the fields that the query searches. If the document has text in any of
+            them, all other texts are left out. Empty if the query searches all fields, or is unknown.
+
+    >>> texts = [SourceText(("title", "title.english"), "Fire"), SourceText(("notes",), "Smoke")]
+    >>> join_texts(texts, ["title.*"]), join_texts(texts, ["year"])
+    ('Fire', 'Fire\nSmoke')
+    """
+    names = {name for name in text_fields if "*" not in name}
+    patterns = [name for name in text_fields if "*" in name]
+    searched = [
+        text
+        for text in texts
+        if not names.isdisjoint(text.names) or (patterns and any(matches_any(name, patterns) for name in text.names))
+    ]
+    return "\n".join([text.text for text in searched or texts])[:_MAX_TEXT]
+
+
+def is_about_person(name: str) -> bool:
+    """Return whether a field contains names or addresses of persons, according to the words of its name.
+
+    Args:
+        name: The name of the field. Words can be separated by punctuation or by upper case.
+
+    >>> [is_about_person(name) for name in ("author", "editor.fullName", "maintainer_email", "email.subject", "users")]
+    [True, True, True, False, True]
+    """
+    words = [word.lower() for word in _WORDS_OF_NAME.findall(name)]
+    words = [word if word in _PERSONS | _DETAILS else word.removesuffix("s") for word in words]
+    if tuple(words[-2:]) in _PERSON_NAMES:
+        return True
+    while words and words[-1] in _DETAILS:
+        words.pop()
+    return bool(words) and words[-1] in _PERSONS
+
+
+def _without_addresses(text: str) -> str:
+    """Return a text of at most 20,000 characters, without lines that are web or e-mail addresses."""
+    return "\n".join(line for line in text[:_MAX_TEXT].split("\n") if not _ADDRESS.fullmatch(line.strip()))
 
 
 def unreadable_note(documents: Sequence[JudgedDocument]) -> list[str]:

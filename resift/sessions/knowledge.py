@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -37,7 +37,7 @@ from resift.feedback.scope import is_same_query
 from resift.rewriting.knowledge import NO_NEEDS, FieldKnowledge, Knowledge, Needs
 from resift.rewriting.options import Options
 from resift.sessions.clicks import Clicks
-from resift.sessions.documents import Content, FieldLoader, read_documents, unreadable_note
+from resift.sessions.documents import Content, FieldLoader, join_texts, read_documents, unreadable_note
 from resift.sessions.loading import Loader
 from resift.sessions.samples import Samples, WordSelector
 from resift.sessions.sessions import MAX_QUERY, Sessions, effective_judgements
@@ -83,11 +83,11 @@ def _session_key(
         info: The description of the searched index. The key depends on its name.
         options: The options of the search. The key depends on the feedback method.
         judgements: The judgements in the session. The key depends on the judged documents.
-        needs: The fields whose vectors or tokens the search needs.
+        needs: The fields whose vectors, tokens or texts the search needs.
         headers: The caller's HTTP headers.
     """
     documents = hash(tuple((judgement.index, judgement.document) for judgement in judgements))
-    return info.name, str(headers), documents, needs.fields, options.feedback
+    return info.name, str(headers), documents, needs.fields, needs.text_fields, options.feedback
 
 
 def scoped_feedback(
@@ -284,7 +284,7 @@ class KnowledgeLoader:
             headers: The caller's HTTP headers.
             judgements: The relevance judgements from which the data is derived.
         """
-        documents = self.read(judgements, headers)
+        documents = self.read(judgements, headers, needs.text_fields)
         text = options.text or ""
         query = EncodedQuery(text, self.model.encode_query(text), self.model.similarity)
         background = partial(self.samples.draw, info, headers)
@@ -405,7 +405,9 @@ class KnowledgeLoader:
         except _UNREADABLE_INDEX:
             return []
 
-    def read(self, judgements: Sequence[Judgement], headers: Headers) -> list[JudgedDocument]:
+    def read(
+        self, judgements: Sequence[Judgement], headers: Headers, text_fields: Collection[str] = ()
+    ) -> list[JudgedDocument]:
         """Load the documents of some relevance judgements.
 
         A judgement is left out in these cases:
@@ -417,6 +419,8 @@ class KnowledgeLoader:
         Args:
             judgements: The judgements, which can be about documents of several indices.
             headers: The caller's HTTP headers.
+            text_fields: The names or patterns of the fields that the query searches. See
+                :func:`resift.sessions.documents.join_texts`.
 
         Returns:
             The judgements, each with the vector and text of its document.
@@ -426,7 +430,12 @@ class KnowledgeLoader:
             ids = list(dict.fromkeys(judgement.document for judgement in judgements if judgement.index == index))
             contents |= {(index, id): content for id, content in self._read_from(index, ids, headers).items()}
         keys = ((judgement, (judgement.index, judgement.document)) for judgement in judgements)
-        return [JudgedDocument(judgement, *contents[key]) for judgement, key in keys if key in contents]
+        documents = []
+        for judgement, key in keys:
+            if key in contents:
+                vector, texts = contents[key]
+                documents.append(JudgedDocument(judgement, vector, join_texts(texts, text_fields)))
+        return documents
 
     def _read_from(self, index: str, ids: Sequence[str], headers: Headers) -> dict[str, Content]:
         """Return the vectors and texts of some documents of an index, from the cache or from the engine.
@@ -504,10 +513,12 @@ class KnowledgeLoader:
             ResiftError: If the engine failed.
         """
         contents = read_documents(self.engine, self.model, self.info(index, headers), ids, headers)
-        for id, (vector, text) in contents.items():
-            size = vector.nbytes + sys.getsizeof(text) + len(str(headers)) + _ENTRY_BYTES
+        for id, content in contents.items():
+            vector, texts = content
+            text_bytes = sum(sys.getsizeof(part) + sys.getsizeof(part.text) for part in texts)
+            size = vector.nbytes + text_bytes + len(str(headers)) + _ENTRY_BYTES
             # Headers are part of the key, because callers with other rights may read other documents.
-            self._contents.put((index, id, str(headers)), (vector, text), size)
+            self._contents.put((index, id, str(headers)), content, size)
         return contents
 
     def forget(self) -> None:

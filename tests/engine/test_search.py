@@ -33,7 +33,7 @@ from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.reranker import Config, create_app
 from resift.service.words import THREAD_NAME
-from resift.sessions.documents import read_documents
+from resift.sessions.documents import join_texts, read_documents
 from resift.vectors.weights import Alphas, alpha_from_beta
 
 
@@ -320,7 +320,7 @@ def test_vectors_that_an_index_lacks_are_encoded(engine: Engine, index: str, mod
     engine.bulk(index, [Document(id, {"text": text}, vector) for id, (text, vector) in rows.items()])
     engine.refresh(index)
     found = read_documents(engine, model, engine.info(index), ["c", "a", "gone", "b"], None)
-    assert [text for _, text in found.values()] == ["river", "fire", "not read"]
+    assert [join_texts(texts) for _, texts in found.values()] == ["river", "fire", "not read"]
     np.testing.assert_allclose([vector for vector, _ in found.values()], [river, fire, forest], atol=1e-3)
 
 

@@ -18,10 +18,9 @@ from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import ingest_pipeline_owners
 from resift.plugin.cluster.index_record import IndexRecord
 from resift.plugin.cluster.search_pipelines import pipeline_name
-from resift.plugin.opensearch.mappings import COMPACT_MAPPING, vector_mapping
+from resift.plugin.opensearch.mappings import COMPACT_MAPPING, TEXT_TYPES, vector_mapping
 from resift.query.dsl import COMPACT_FIELD, PIPELINE_PREFIX, VECTOR_FIELD, is_compact, is_ours
 
-TEXT_TYPES = ("text", "match_only_text")
 FINAL_PIPELINE_SETTING = "index.final_pipeline"
 _FLOOD = "read_only_allow_delete"  # the block that OpenSearch sets if a disk is full
 _BLOCKS = ("read_only", _FLOOD, "write", "read", "metadata")

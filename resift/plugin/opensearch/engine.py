@@ -46,6 +46,7 @@ from resift.plugin.opensearch.mappings import (
     index_settings,
     mapped_fields,
     mappings,
+    text_sources,
     vector_fields,
 )
 from resift.plugin.opensearch.models import analyzed_tokens, embedding, sparse_tokens
@@ -637,6 +638,7 @@ def _info(index: str, mappings: dict[str, Any]) -> IndexInfo:
         vector_fields=dict(vector_fields(mappings)),
         tuning=Tuning.from_json(meta.get(TUNING_KEY)),
         field_types=(field_types(mappings),),
+        text_sources=text_sources(mappings),
     )
 
 

@@ -15,6 +15,7 @@ from resift.contracts.documents import (
     ModelDescription,
     VectorField,
 )
+from resift.plugin.opensearch.stored_fields import has_source
 from resift.query.dsl import GUARD_FIELD, VECTOR_FIELD, is_ours
 
 # Analyzers of the indices that Resift creates. They equal OpenSearch's analyzers english and standard, except that
@@ -40,6 +41,10 @@ ANALYSIS: dict[str, Any] = {
 }
 SETTINGS: dict[str, Any] = {"index.knn": True, "analysis": ANALYSIS}
 _EXACT = ("keyword", "boolean", "byte", "short", "integer", "long")
+TEXT_TYPES = ("text", "match_only_text")
+# The text of a ``semantic`` field is indexed as vectors or tokens. Like other texts, it consists of sentences.
+_LEARNED_TYPES = (*TEXT_TYPES, "annotated_text", "search_as_you_type", "semantic")
+_EXACT_STRINGS = ("keyword", "constant_keyword", "wildcard")
 _TOKENS = {"rank_features": "tokens", "sparse_vector": TOKEN_NUMBERS}
 # The mapping of a field that accepts any JSON value, stores it, and does not index it.
 STORED_ONLY = {"type": "object", "enabled": False}
@@ -158,6 +163,89 @@ def field_types(mapping: dict[str, Any]) -> dict[str, str]:
     """
     types = ((name, field.get("type")) for name, field, _ in mapped_fields(mapping))
     return {name: type for name, type in types if type not in (None, "object", "nested")}
+
+
+def text_sources(mapping: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Return the fields in the ``_source`` of documents that fill the text fields of a mapping.
+
+    Text fields can be inside objects and nested objects. A text field that is a multi-field, such as ``name.english``,
+    is filled by its parent, such as ``name``. A field can also be copied to text fields (``copy_to``). Fields that
+    cannot be searched (``index: false``) are left out, and so are Resift's own fields.
+
+    If no other fields exist, the result contains fields of other types that are copied to text fields. If the mapping
+    has no text fields, it contains the keyword fields.
+
+    Args:
+        mapping: The mapping of an index.
+
+    Returns:
+        For the path of each field in ``_source``, the names by which queries search its text: the field or its
+        multi-fields, the targets of ``copy_to``, and field aliases.
+
+    >>> name = {"type": "keyword", "copy_to": "all", "fields": {"english": {"type": "text"}}}
+    >>> text_sources({"properties": {"name": name, "all": {"type": "text"}, "kind": {"type": "keyword"}}})
+    {'name': ('name.english', 'all'), 'all': ('all',)}
+    """
+    fields = dict(_source_fields(mapping))
+    if not has_source(mapping):
+        # The names of stored fields and term vectors are those of the fields, also of multi-fields.
+        fields = {name: {**field, "fields": {}} for name, field, _ in mapped_fields(mapping) if not is_ours(name)}
+    searchable = {path: _names(path, field, _LEARNED_TYPES) for path, field in fields.items()}
+    aliases: dict[str, list[str]] = {}
+    for path, field in fields.items():
+        if field.get("type") == "alias":
+            aliases.setdefault(str(field.get("path")), []).append(path)
+    targets = {path: _copy_targets(field) for path, field in fields.items()}
+    sources = {}
+    for path, names in searchable.items():
+        copies = [copy for target in targets[path] for copy in searchable.get(target, ())]
+        own = list(dict.fromkeys([*names, *copies]))
+        sources[path] = (*own, *(alias for name in own for alias in aliases.get(name, ())))
+    all_targets = {target for copied in targets.values() for target in copied}
+    texts = {path: sources[path] for path, names in searchable.items() if names}
+    if texts.keys() <= all_targets:
+        texts = {path: names for path, names in sources.items() if names}
+    exact = {path: _names(path, field, _EXACT_STRINGS) for path, field in fields.items()}
+    return texts or {path: tuple(names) for path, names in exact.items() if names}
+
+
+def _source_fields(mapping: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the path and the mapping of each field that documents can contain, without multi-fields.
+
+    Resift's own fields, and the chunks and vectors that OpenSearch adds beside a ``semantic`` field, are left out.
+
+    Args:
+        mapping: A mapping, or the part of a mapping that describes an object.
+        path: The prefix of all paths, which ends with a dot.
+    """
+    fields = mapping.get("properties", {})
+    added = {
+        field.get("semantic_info_field_name", f"{name}_semantic_info")
+        for name, field in fields.items()
+        if field.get("type") == "semantic"
+    }
+    for name, field in fields.items():
+        if name not in added and not is_ours(f"{path}{name}"):
+            yield f"{path}{name}", field
+            yield from _source_fields(field, f"{path}{name}.")
+
+
+def _names(path: str, field: dict[str, Any], types: Sequence[str]) -> list[str]:
+    """Return the names of a field and its multi-fields that have one of some types and can be searched.
+
+    Args:
+        path: The path of the field.
+        field: The mapping of the field.
+        types: The names of the types.
+    """
+    candidates = {path: field, **{f"{path}.{name}": inner for name, inner in field.get("fields", {}).items()}}
+    return [name for name, own in candidates.items() if own.get("type") in types and own.get("index", True)]
+
+
+def _copy_targets(field: dict[str, Any]) -> list[str]:
+    """Return the names of the fields to which a field is copied (``copy_to``)."""
+    targets = field.get("copy_to", [])
+    return [targets] if isinstance(targets, str) else targets
 
 
 def vector_fields(mapping: dict[str, Any], path: str = "", nested: bool = False) -> Iterator[tuple[str, VectorField]]:
