@@ -66,6 +66,7 @@ resource "terraform_data" "installation" {
   }
 }
 
+# Start the service first: resift attach fails with status 3 if the nodes cannot reach it.
 resource "terraform_data" "attached" {
   for_each   = var.indices
   input      = { url = var.opensearch_url, index = each.value }

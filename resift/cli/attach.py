@@ -97,7 +97,8 @@ def attach(
     The command shows its plan and asks for confirmation before it changes anything. Clients can search and write while
     the command runs. If the command is interrupted, run it again to continue. Run `resift detach` to undo all changes.
 
-    The exit status is 3 if documents were refused or settings could not be changed.
+    The exit status is 3 if documents were refused, if settings could not be changed, or if the nodes cannot use the
+    service, so that searches are not rewritten yet. The output then says what to do.
     """
     from resift.plugin.operations.attach import attach as plan_attach
 

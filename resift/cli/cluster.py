@@ -86,7 +86,8 @@ key_option = click.option(
 
 @click.command(epilog="Example: resift install --engine http://127.0.0.1:9200 --dry-run")
 @dry_run_option
-@click.option("--settings", "--yes", is_flag=True, help="Change cluster settings without asking.")
+@click.option("--settings", is_flag=True, help="Change cluster settings without asking.")
+@yes_option
 @json_option
 @click.option(
     "--managed",
@@ -113,11 +114,14 @@ key_option = click.option(
 @click.option("--reranker", "old_service", metavar="URL", hidden=True)
 @name_option
 @key_option
-def install(url: str, dry_run: bool, settings: bool, as_json: bool, old_service: str | None, **options: Any) -> None:
+def install(
+    url: str, dry_run: bool, settings: bool, yes: bool, as_json: bool, old_service: str | None, **options: Any
+) -> None:
     """Connect a cluster to the Resift service.
 
     The command installs index templates, scripts, remote models and pipelines in the cluster. If a cluster-wide setting
-    must change, the command first shows the current value, the new value and the reason, and asks for confirmation.
+    must change, the command first shows the current value, the new value and the reason, and asks for confirmation. It
+    also asks before it replaces the model of an installation, if searches of attached indices use this model.
 
     You need not run this command before `resift attach`. With Resift's OpenSearch plugin on all nodes, nothing must be
     installed. Without the plugin, `resift attach` installs what is missing. Run this command first if the cluster must
@@ -133,9 +137,10 @@ def install(url: str, dry_run: bool, settings: bool, as_json: bool, old_service:
     plan = plan_install(url, **options)
     if plan.installer.has_native_plugin:
         click.echo(_NATIVE_NOTE, err=True)
-    if plan.changes_settings and not dry_run:
+    if (plan.unserved or plan.changes_settings) and not dry_run:
         click.echo(str(plan), err=True)
-        require_confirmation(settings, plan.question, "--settings")
+        agreed = yes or (settings and not plan.unserved)
+        require_confirmation(agreed, plan.question, "--yes" if plan.unserved else "--settings")
     _carry_out(plan, dry_run, as_json)
     for plugin in plan.installer.missing_plugins:
         click.echo(f"plugin {plugin} is missing, so no pipelines were installed", err=True)

@@ -373,11 +373,13 @@ def test_an_installation_stays_while_an_index_uses_it(
 
 
 def test_the_output_explains_how_to_install_a_model(
-    shop: Index, old: Served, vectors: WordVectors, tmp_path: Path, opensearch_url: str
+    shop: Index, old: Served, new: Served, vectors: WordVectors, tmp_path: Path, opensearch_url: str
 ) -> None:
     _, folder = own_model(vectors, tmp_path, 3, Path(__file__).name)
     told = run("attach", shop.name, opensearch_url, "--model", folder, "--default-pipelines", status=3).output
-    command = f"resift install --model {folder} --service URL"
-    assert f"next: resift serve --model {folder} and {command}, once for the cluster\n" in told
+    # With several installations, resift install needs a name, which must be new.
+    command = f"resift install --model {folder} --name resift --service URL"
+    assert f"next: a second service, beside the service that other indices need: resift serve --model {folder} " in told
+    assert f" --port PORT and {command}, once for the cluster\n" in told
     assert f"{command}, then resift attach {shop.name} --vectors --default-pipelines\n" in told
     run("detach", shop.name, opensearch_url)

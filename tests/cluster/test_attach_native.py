@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from attached_index import Index, shop
+from attached_index import Index, own, shop
 from attached_searches import (
     ENRICHER,
     MIXED,
@@ -38,7 +39,7 @@ from resift.plugin.operations.attach_searches import NATIVE_COST, SearchAttachme
 from resift.plugin.operations.native_status import native_rows
 from resift.version import __version__
 
-__all__ = ["made", "shop"]
+__all__ = ["made", "own", "shop"]
 
 DEFAULT = "index.search.default_pipeline"
 WORDS = {"match": {"text": "river"}}
@@ -92,9 +93,9 @@ def follows_session(index: Index, name: str | None, scope: str = "") -> bool:
     return until(is_rewritten)
 
 
-def attach(index: Index, url: str, service: RealService, *flags: str, of: str = "") -> str:
+def attach(index: Index, url: str, service: RealService, *flags: str, of: str = "", status: int = 0) -> str:
     """Attach an index, or another name, and return the output of the command."""
-    return resift_command("attach", of or index.name, url, "--service", service.url, *flags).output
+    return resift_command("attach", of or index.name, url, "--service", service.url, *flags, status=status).output
 
 
 def test_attaching_changes_a_search_and_detaching_leaves_the_cluster_as_before(
@@ -241,9 +242,9 @@ def test_settings_that_a_user_adds_to_the_processor_stay(
         shop.cluster.request("PUT", f"/_search/pipeline/{name}", body)
 
     with real_service(cluster, packaged, tmp_path / "sessions.db", api_key=KEY) as service:
-        attach(shop, url, service)
+        attach(shop, url, service, status=3)
         add(timeout="20s")
-        told = attach(shop, url, service)
+        told = attach(shop, url, service, status=3)
         assert "the service refuses the API key: bin/opensearch-keystore add resift.key on each node" in told
         (row,) = (row for row in native_rows(shop.cluster) if row.name == name)
         assert row.state == "fails open"
@@ -261,13 +262,61 @@ def test_settings_that_a_user_adds_to_the_processor_stay(
 def test_a_service_that_is_not_resift_is_reported(shop: Index, opensearch_url: str) -> None:
     name = f"resift-{shop.name}"
     with faulty_service(lambda request: (200, b"hello")) as url:
-        told = resift_command("attach", shop.name, opensearch_url, "--service", url).output
+        told = resift_command("attach", shop.name, opensearch_url, "--service", url, status=3).output
         assert f"next: start resift serve so that the nodes reach it at {url} (now: " in told
         rows = {(row.kind, row.name): row for row in native_rows(shop.cluster)}
         assert rows["service", url].state == "no answer here"
         assert rows["search pipeline", name].fix.startswith(
             f"let the nodes reach {url}, or resift attach {shop.name} --service URL"
         )
+    resift_command("detach", shop.name, opensearch_url)
+
+
+def test_an_address_that_the_nodes_cannot_use_gives_status_3(
+    shop: Index, service: RealService, opensearch_url: str, nowhere: str
+) -> None:
+    attach(shop, opensearch_url, service)
+    replaced = resift_command("attach", shop.name, opensearch_url, "--service", nowhere, status=3).output
+    assert f"next: start resift serve so that the nodes reach it at {nowhere} (now: " in replaced
+    (back,) = re.findall("or back: resift (.*)", replaced)
+    assert back == f"attach {shop.name} --service {service.url}"
+    again = CliRunner().invoke(main, [*back.split(), "--yes", "--engine", opensearch_url])
+    assert (again.exit_code, "next:" in again.output) == (0, False)
+    resift_command("detach", shop.name, opensearch_url)
+
+
+def doctor_row(name: str, url: str, status: int) -> tuple[str, str]:
+    """Return the state of an index in the report of ``resift doctor``, and the advice."""
+    report = CliRunner().invoke(main, ["doctor", "--engine", url, "--json"])
+    assert report.exit_code == status, report.output
+    (row,) = (row for row in json.loads(report.stdout)["parts"] if (row["kind"], row["name"]) == ("index", name))
+    return row["state"], row["fix"]
+
+
+def test_a_service_with_another_model_than_the_index_is_reported(
+    shop: Index, service: RealService, packaged: Model, own: tuple[Model, str], tmp_path: Path, opensearch_url: str
+) -> None:
+    model, folder = own
+    flags = ("--vectors", "--force", "--model", folder)
+    told = attach(shop, opensearch_url, service, *flags, status=3)
+    problem = f"in place of the service at {service.url}, which has model resift-en ({packaged.hash})."
+    assert f"next: start resift serve --model {folder} {problem}" in told
+    assert "are rewritten" not in told
+    marks = {"index": shop.name, "session": "anna", "query": "river", "relevant": ["1"]}
+    refused = service.app.test_client().post("/v1/feedback", json=marks)
+    assert (refused.status_code, refused.get_json()["error"]["code"]) == (409, "model_mismatch")
+    state, fix = doctor_row(shop.name, opensearch_url, 3)
+    assert f"but {service.url} has model resift-en ({packaged.hash}): marks are refused" in state
+    assert fix == (
+        f"resift serve --model DIR with the model of {shop.name}, and resift attach {shop.name} --service URL"
+    )
+    with real_service(shop.engine, model, tmp_path / "sessions.db") as right:
+        assert f"searches through resift-{shop.name} are rewritten" in attach(shop, opensearch_url, right, *flags)
+        state, fix = doctor_row(shop.name, opensearch_url, 0)
+        assert (state, fix) == (f"80 of 80 documents have a vector of {model.name} ({model.hash})", "")
+        shop.cluster.request("POST", f"/{shop.name}/_refresh")
+        mark(right, shop)
+        assert follows_session(shop, f"resift-{shop.name}")
     resift_command("detach", shop.name, opensearch_url)
 
 

@@ -245,7 +245,7 @@ def test_a_pipeline_of_a_deleted_index_is_reported(
     assert (row.state, row.fix) == (f"no index {fresh}", f"resift detach {fresh}")
     (left,) = (row for row in status_rows(installed) if (row.kind, row.name) == ("ingest pipeline", own))
     assert left.state == f"no index {fresh} with vectors of this model"
-    assert left.fix == f"DELETE /_ingest/pipeline/{own}, once no setting names it"
+    assert left.fix == f"DELETE /_ingest/pipeline/{own}"
     assert not any(own in step for step in installed.install())
     removal = f"remove search pipeline {own}, which rewrites searches of {fresh}: clients must first stop sending"
     assert any(step.startswith(f"{removal} search_pipeline={own}") for step in installed.uninstall(dry_run=True))

@@ -87,8 +87,10 @@ def test_an_index_whose_pipelines_are_gone_is_named_and_can_be_verified_attached
     assert standing(shop, twin)[1] == ""
     shop.engine.drop(shop.name)
     left = rows(old, pipeline)
-    assert left["ingest pipeline"].state == f"no index {shop.name} with vectors of this model"
-    assert left["ingest pipeline"].fix == f"DELETE /_ingest/pipeline/{pipeline}, once no setting names it"
+    # The pipeline must not be deleted while the clone names it.
+    unused = f"no index {shop.name} with vectors of this model"
+    assert left["ingest pipeline"].state == f"{unused}, but {settings[0]} of index {twin} is {pipeline}"
+    assert left["ingest pipeline"].fix == f"{fix}, or resift detach {twin}"
     assert left["search pipeline"].state == f"no index {shop.name}"
     assert left["search pipeline"].fix == f"resift detach {shop.name}"
     remove_pipelines(shop.cluster, shop.name)

@@ -7,12 +7,15 @@ import re
 from pathlib import Path
 
 import pytest
+from listening import listening
 from opensearchpy import OpenSearch, helpers
 from page_commands import DOCS, Terminal, blocks
 from page_files import save_vectors, topic_documents, write_lines
 
 import resift
 from resift import Model, build_model
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.reranker import Config, create_app
 
 # Why commands are left out.
 SERVE = "the service of the test runs already"
@@ -101,8 +104,17 @@ def test_the_page_about_attaching(terminal: Terminal, client: OpenSearch, opense
 
 
 def test_the_page_about_vectors_of_an_index(
-    terminal: Terminal, here: Path, client: OpenSearch, opensearch_url: str, service: str, packaged: Model
+    terminal: Terminal,
+    here: Path,
+    client: OpenSearch,
+    cluster: OpenSearchEngine,
+    opensearch_url: str,
+    service: str,
+    packaged: Model,
+    request: pytest.FixtureRequest,
 ) -> None:
+    from opensearch_fixture import service_host  # a plugin, which must not be imported before it is loaded
+
     records = topic_documents(150)
     counts = {"blog": 150, "products": 15}
     for index, count in counts.items():
@@ -113,18 +125,25 @@ def test_the_page_about_vectors_of_an_index(
         helpers.bulk(client, actions, refresh=True)
     better = build_model("mean", save_vectors(here / "words", [record["text"] for record in records]))
     better.save("better-model")
-    terminal.replaced = {
-        "resift install": f"resift install --service {service}",
-        "http://HOST:8081": service,
-        "--engine URL": f"--engine {opensearch_url}",
-        "HASH": packaged.hash,
-    }
+    app = create_app(Config(store=str(here / "better.db")), engine=cluster, model=better)
     try:
-        assert terminal.run("resift install")[0] == 0
-        assert terminal.run("resift attach products --vectors --no-adapt")[0] == 0
-        terminal.run_page(
-            "vectors.md", left_out={"resift serve": "tests/cluster/test_attach_models.py searches with both models"}
-        )
+        with listening(app, service_host(request.config)) as better_service:
+            terminal.replaced = {
+                "resift install": f"resift install --service {service}",
+                "http://HOST:8081": better_service,
+                "--engine URL": f"--engine {opensearch_url}",
+                "HASH": packaged.hash,
+            }
+            assert terminal.run("resift install")[0] == 0
+            assert terminal.run("resift attach products --vectors --no-adapt")[0] == 0
+            terminal.run_page(
+                "vectors.md",
+                left_out={
+                    "resift serve": "tests/cluster/test_attach_models.py searches with both models",
+                    "resift attach reviews": "tests/cluster/test_second_model.py attaches a second index",
+                    "resift install --model reviews-model": "tests/cluster/test_second_model.py installs it",
+                },
+            )
         (output,) = (text for command, text in terminal.transcript.items() if command.startswith("resift attach blog"))
         plan = next(text for text in blocks(DOCS / "vectors.md") if text.startswith("model: "))
         assert without_numbers(output).startswith(without_numbers(plan.strip().rstrip("…")))

@@ -220,6 +220,20 @@ def describe_tunings(cluster: Cluster) -> dict[str, list[str]]:
     }
 
 
+def indices_with_model(cluster: Cluster, model: str) -> list[str]:
+    """Return the names of all indices whose searches use the vectors of a model.
+
+    Args:
+        cluster: The connection to the cluster.
+        model: The hash of the model.
+    """
+    return [
+        name
+        for name, record in read_records(cluster).items()
+        if record.searched_vectors is not None and record.searched_vectors.model == model
+    ]
+
+
 def read_records(cluster: Cluster, names: str = ALL_INDICES) -> dict[str, IndexRecord]:
     """Read Resift's records of indices from the cluster. A record describes the vectors of an index.
 

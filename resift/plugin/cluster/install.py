@@ -19,7 +19,7 @@ from resift.plugin.cluster.index_pipelines import (
     ingest_pipeline_owners,
     remove_ingest_pipeline,
 )
-from resift.plugin.cluster.index_record import IndexRecord, read_records
+from resift.plugin.cluster.index_record import IndexRecord, indices_with_model, read_records
 from resift.plugin.cluster.installation import Installation, find_installations
 from resift.plugin.cluster.native_plugin import NativePlugin
 from resift.plugin.cluster.pipeline_uses import refuse_if_used, uses_of
@@ -172,6 +172,17 @@ class Installer:
             if records_settings:  # the template now records the original settings, so they can be changed
                 self.cluster.update_settings({change.name: change.new_value for change in changes})
         return steps
+
+    def unserved_indices(self) -> list[str]:
+        """Return the indices that would lose the service for their vectors if :meth:`install` replaced the model.
+
+        These are the indices whose searches use vectors of the model that the installation has now. The result is empty
+        if the installation is new, or if it keeps its model.
+        """
+        before = find_installations(self.cluster).get(self.name)
+        if before is None or before.model.hash == self.model.hash:
+            return []
+        return indices_with_model(self.cluster, before.model.hash)
 
     def uninstall(self, dry_run: bool = False) -> list[str]:
         """Remove everything that :meth:`install` created, and restore the cluster settings.

@@ -467,18 +467,23 @@ class SearchPlan(Plan):
         if self.route.install is not None:
             self.route.install.run()
         pipeline = self.searches.run_native(self.route.urls) if self.route.is_native else self._run_ml_inference()
+        is_tested = True
         try:
             error = pipeline.rewriting_error()
         except EngineError as refused:  # the user may attach indices, but not search them
-            error = f"not tested: {refused.message}"
+            error, is_tested = f"not tested: {refused.message}", False
         lines = [f"{self.name}: Resift rewrites searches through {pipeline.name}"]
         if error:
             urls = ", ".join(self.route.urls)
             lines.append(f"next: start resift serve so that the nodes reach it at {urls} (now: {error})")
+            if self.route.replaced_urls:
+                before = ",".join(self.route.replaced_urls)
+                lines.append(f"or back: resift attach {self.name} --service {before}")
         lines.append(f"undo: resift detach {self.name}")
         settings = self.searches.to_dict()["settings"]
         return Result(
             lines,
+            in_order=not (error and is_tested),
             index=self.name,
             pipeline=pipeline.name,
             settings=settings,

@@ -12,22 +12,24 @@ from typing import Any
 from resift.contracts.tuning import Tuning
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model
-from resift.errors import BadInput, MissingExtra, ResiftError
+from resift.errors import BadInput, EngineError, MissingExtra, ResiftError
 from resift.files import folder_write_error
 from resift.ingest.stopping import Stop
 from resift.plugin.adaptation import adaptation
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import pipeline_kinds, update_pipelines
 from resift.plugin.cluster.index_record import IndexRecord
+from resift.plugin.cluster.installation import find_installations
 from resift.plugin.cluster.native_plugin import NativePlugin
-from resift.plugin.cluster.search_pipelines import pipeline_name
+from resift.plugin.cluster.search_pipelines import SearchPipeline, pipeline_name
 from resift.plugin.cluster.target_index import Target, check_attachable, find_targets
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations.attach_searches import SearchAttachment
 from resift.plugin.operations.index_plan import AttachOptions, IndexPlan
-from resift.plugin.operations.install import find_installation
+from resift.plugin.operations.install import find_installation, separate_name
 from resift.plugin.operations.plan import Plan, Progress, Result, Step, raise_if_stopped, start_step
 from resift.plugin.operations.route import service_urls
+from resift.plugin.operations.service_status import served_model
 from resift.plugin.operations.vector_updates import Written, remove_vectors, write_vectors
 from resift.query.dsl import is_ours
 from resift.vectors.packaged import DEFAULT_MODEL, load_vectors
@@ -144,6 +146,9 @@ class AttachPlan(Plan):
         for plan in self.plans:
             lines += plan.lines()
         condition = "" if self.is_native else ", if this model is installed in the cluster"
+        if separate_name(self.cluster, self.model.hash if self.model else "", self._index_names):
+            lines.append("  note        other indices use the model of the installed service; this model would need a")
+            lines.append("              second service (--model DIR with the installed model needs none)")
         lines.append(f"searches of {self.name}{condition}:")
         return [*lines, *self.searches.lines(self.is_native)]
 
@@ -168,14 +173,72 @@ class AttachPlan(Plan):
             attachment.remove_superseded(stop)
             raise_if_stopped(stop, interrupted)
         lines = [line for result in results for line in result.lines]
-        pipeline, folder = self._attach_searches(searches, model), self.folder_option(model)
-        if pipeline is not None:
-            lines.append(f"searches through {pipeline} are rewritten")
+        pipeline = self._attach_searches(searches, model)
+        problem = "" if pipeline is None else self._service_problem(pipeline, model)
+        if problem:
+            lines.append(f"next: {problem}")
+        elif pipeline is not None:
+            lines.append(f"searches through {pipeline.name} are rewritten")
         if not all(result.installed for result in results):
-            lines.append(f"next: resift serve{folder} and resift install{folder} --service URL, once for the cluster")
+            lines.append(f"next: {self._next_commands(model)}, once for the cluster")
         lines += [f"undo: resift detach {result.index}" for result in results]
-        in_order = all(result.in_order for result in results)
-        return Result(model=model.hash, indices=results, search_pipeline=pipeline, lines=lines, in_order=in_order)
+        in_order = not problem and all(result.in_order for result in results)
+        name = None if pipeline is None else pipeline.name
+        return Result(model=model.hash, indices=results, search_pipeline=name, lines=lines, in_order=in_order)
+
+    @property
+    def _index_names(self) -> list[str]:
+        return [target.name for target in self.targets]
+
+    def install_command(self, model: Model) -> str:
+        """Return the command that installs a model in the cluster, without changing the model of other indices.
+
+        Args:
+            model: The model that encoded the documents.
+        """
+        folder, name = self.folder_option(model), separate_name(self.cluster, model.hash, self._index_names)
+        if not folder and find_installations(self.cluster):
+            folder = f" --model {DEFAULT_MODEL}"  # without this option, an installation keeps its model
+        return f"resift install{folder}{f' --name {name}' if name else ''} --service URL"
+
+    def _next_commands(self, model: Model) -> str:
+        """Return the commands that start a service with a model, and install the model in the cluster.
+
+        Args:
+            model: The model that encoded the documents.
+        """
+        serve, install = f"resift serve{self.folder_option(model)}", self.install_command(model)
+        if self.is_native:  # Resift's plugin calls the service without an installation
+            return f"{install}, so that new documents get a vector"
+        if not separate_name(self.cluster, model.hash, self._index_names):
+            return f"{serve} and {install}"
+        return f"a second service, beside the service that other indices need: {serve} --port PORT and {install}"
+
+    def _service_problem(self, pipeline: SearchPipeline, model: Model) -> str:
+        """Check that the nodes can call the service, and that the service has the model of the vectors.
+
+        Args:
+            pipeline: The search pipeline, which calls the service.
+            model: The model that encoded the documents.
+
+        Returns:
+            What the user must do so that searches are rewritten. Empty if there is nothing to do.
+        """
+        serve, urls = f"start resift serve{self.folder_option(model)}", pipeline.rewriter.urls
+        if not urls:
+            urls = (find_installations(self.cluster)[pipeline.rewriter.installation].url,)
+        for url in urls:
+            served = served_model(url)
+            if served is not None and served.hash != model.hash:
+                return (
+                    f"{serve} in place of the service at {url}, which has model {served}. If other indices need that "
+                    f"model, start it at another address, then resift attach {self.name} --service URL"
+                )
+        try:
+            error = pipeline.rewriting_error()
+        except EngineError:  # the user may attach indices, but not search them
+            return ""
+        return f"{serve} so that the nodes reach it at {', '.join(urls)} (now: {error})" if error else ""
 
     def _check_benefit(self, attachments: Sequence[_IndexAttachment]) -> None:
         """Check that vectors improve the ranking of at least one index, before anything is written.
@@ -201,7 +264,7 @@ class AttachPlan(Plan):
             expected="no --vectors, or --force to write them nevertheless",
         )
 
-    def _attach_searches(self, searches: SearchAttachment, model: Model) -> str | None:
+    def _attach_searches(self, searches: SearchAttachment, model: Model) -> SearchPipeline | None:
         """Add Resift's processor to the search pipeline of the indices, so that Resift rewrites their searches.
 
         If a node lacks Resift's native plugin, this is only possible after ``resift install`` for a service that has
@@ -212,20 +275,18 @@ class AttachPlan(Plan):
             model: The model that encoded the documents.
 
         Returns:
-            The name of the search pipeline, or None if the processor could not be added, because the cluster has no
+            The search pipeline, or None if the processor could not be added, because the cluster has no
             installation with the model.
         """
         if self.is_native:
-            return searches.run_native(
-                service_urls(self.cluster, self.options.service, searches.current_processor)
-            ).name
+            return searches.run_native(service_urls(self.cluster, self.options.service, searches.current_processor))
         installation = find_installation(self.cluster, model.hash)
         if installation is None:
             return None
         remote_models = self.cluster.ml_objects("models", f"{installation.name}-rewrite")
         if not remote_models:
             return None
-        return searches.run(installation.name, remote_models[0][0], model.hash).name
+        return searches.run(installation.name, remote_models[0][0], model.hash)
 
     def learn_model(self, progress: Progress, stop: Stop) -> Model:
         """Train an embedding model on the documents of the indices, and save it.
@@ -289,7 +350,7 @@ class _IndexAttachment:
 
     def __init__(self, plan: AttachPlan, target: Target, model: Model, progress: Progress) -> None:
         self.engine, self.cluster, self.options, self.progress = plan.engine, plan.cluster, plan.options, progress
-        self.target, self.model, self.folder_option = target, model, plan.folder_option(model)
+        self.target, self.model, self.install_command = target, model, plan.install_command(model)
         self.plan = IndexPlan(plan.engine, target, model, plan.options, plan.own_field)
         self.is_installed = find_installation(self.cluster, model.hash) is not None
 
@@ -386,7 +447,7 @@ class _IndexAttachment:
             return []
         command = f"resift attach {self.target.name} --vectors --default-pipelines"
         if not self.is_installed:
-            return [f"{NOT_INSTALLED}: resift install{self.folder_option} --service URL, then {command}"]
+            return [f"{NOT_INSTALLED}: {self.install_command}, then {command}"]
         if self.plan.is_users_field:
             return []
         if "ingest" not in pipelines:

@@ -16,6 +16,7 @@ from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import ingest_pipeline_owners
 from resift.plugin.cluster.index_record import describe_tunings
 from resift.plugin.cluster.install import Installer
+from resift.plugin.cluster.pipeline_uses import PipelineUse, uses_of
 from resift.plugin.cluster.remote_model import DEPLOYS_LAZILY
 from resift.plugin.cluster.resources import Resource
 from resift.plugin.cluster.search_pipelines import SearchPipeline, find_rewriters, pipeline_name
@@ -213,6 +214,20 @@ def _setting_rows(installer: Installer) -> list[StatusRow]:
     return rows
 
 
+def _used_pipeline_fix(use: PipelineUse, index: str) -> str:
+    """Return the advice about an ingest pipeline that encodes nothing for its index, but is still used.
+
+    Args:
+        use: The first place where the pipeline is used.
+        index: The name of the index that the pipeline belongs to.
+    """
+    if use.kind != "index":
+        return f"unset {use.setting} of {use.kind} {use.name}"
+    if use.name == index:
+        return f"a service with the model of {index}, or resift detach {index}"
+    return f"resift attach {use.name} --vectors --default-pipelines, or resift detach {use.name}"
+
+
 def _left_over_rows(installer: Installer) -> Iterator[StatusRow]:
     """Yield a report row for each pipeline of the installation that is no longer needed.
 
@@ -227,8 +242,13 @@ def _left_over_rows(installer: Installer) -> Iterator[StatusRow]:
     for index, owners in ingest_pipeline_owners(installer.cluster).items():
         name = pipeline_name(index)
         if installer.name in owners and name not in desired:
-            fix = f"DELETE /_ingest/pipeline/{name}, once no setting names it"
-            yield StatusRow("ingest pipeline", name, f"no index {index} with vectors of this model", fix)
+            state, fix = f"no index {index} with vectors of this model", f"DELETE /_ingest/pipeline/{name}"
+            # OpenSearch would refuse all writes to an index that names a missing pipeline.
+            if uses := uses_of(installer.cluster, {name}, "ingest pipeline"):
+                use = uses[0]
+                state = f"{state}, but {use.setting} of {use.kind} {use.name} is {name}"
+                fix = _used_pipeline_fix(use, index)
+            yield StatusRow("ingest pipeline", name, state, fix)
     for name, rewriter in find_rewriters(installer.cluster).items():
         if rewriter.installation == installer.name and not installer.index_exists(rewriter.index):
             yield StatusRow(SearchPipeline.kind, name, f"no index {rewriter.index}", f"resift detach {rewriter.index}")

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Set
+from contextlib import suppress
+from functools import cache
 from typing import Any
 from urllib.parse import quote
 
 from resift.contracts.documents import IndexInfo
+from resift.errors import NotFound
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_record import ALL_INDICES, ALL_STATES, IndexRecord
 from resift.plugin.cluster.installation import find_installations
+from resift.plugin.cluster.native_plugin import system_urls
 from resift.plugin.cluster.pipeline_uses import pipeline_uses
-from resift.plugin.cluster.search_pipelines import SEARCH_PIPELINE_SETTING, pipeline_name
+from resift.plugin.cluster.search_pipelines import SEARCH_PIPELINE_SETTING, find_rewriters, pipeline_name
+from resift.plugin.operations.service_status import ServedModel, served_model
 from resift.plugin.operations.status_row import INSTALL, StatusRow
 from resift.query.dsl import PIPELINE_PREFIX, is_ours
 
@@ -23,8 +28,9 @@ def index_rows(cluster: Cluster) -> Iterator[StatusRow]:
 
     There is a row for each index with vectors, and for each index that names a missing pipeline.
     """
-    served_models = {installation.model.hash for installation in find_installations(cluster).values()}
+    installed_models = {installation.model.hash for installation in find_installations(cluster).values()}
     recorded = list(_recorded_vectors(cluster))
+    native_services = _native_services(cluster, {info.name for _, info, _ in recorded})
     pipeline_rows = _missing_pipeline_rows(cluster, {info.name for _, info, _ in recorded})
     for record, info, field_type in recorded:
         documents, covered = _count_vectors(cluster, info)
@@ -35,10 +41,34 @@ def index_rows(cluster: Cluster) -> Iterator[StatusRow]:
             state = f"{info.vector_field} is {field_type or 'not mapped'}, and contains no vectors"
             fix = "copy it to an index without that field, and resift attach it with --vectors"
         else:
-            state, fix = _vector_state(record, info, documents, covered, served_models)
+            services = native_services.get(info.name, {})
+            state, fix = _vector_state(record, info, documents, covered, installed_models, services)
         # A missing pipeline is the more serious problem, so it takes precedence.
         yield pipeline_rows.pop(info.name, StatusRow("index", info.name, state, fix))
     yield from pipeline_rows.values()
+
+
+def _native_services(cluster: Cluster, indices: Set[str]) -> dict[str, dict[str, ServedModel]]:
+    """Find the services that Resift's native plugin calls for searches of indices, and ask them for their models.
+
+    Args:
+        cluster: The connection to the cluster.
+        indices: The names of the indices.
+
+    Returns:
+        The models of the services by URL, by index name. Services that do not answer on this machine are left out.
+    """
+    ask = cache(served_model)
+    urls: dict[str, list[str]] = {index: list(system_urls(cluster)) for index in indices} if indices else {}
+    for rewriter in find_rewriters(cluster).values():
+        if rewriter.is_native:
+            with suppress(NotFound):  # the index was deleted
+                for index in indices & {*cluster.engine.resolve(rewriter.index)}:
+                    urls[index] += rewriter.urls
+    return {
+        index: {url: model for url in index_urls if (model := ask(url)) is not None}
+        for index, index_urls in urls.items()
+    }
 
 
 def _recorded_vectors(cluster: Cluster) -> Iterator[tuple[IndexRecord, IndexInfo, str]]:
@@ -98,7 +128,12 @@ def _missing_pipeline_rows(cluster: Cluster, indices_with_vectors: Collection[st
 
 
 def _vector_state(
-    record: IndexRecord, info: IndexInfo, documents: int | None, covered: int, served_models: Collection[str]
+    record: IndexRecord,
+    info: IndexInfo,
+    documents: int | None,
+    covered: int,
+    installed_models: Collection[str],
+    services: Mapping[str, ServedModel],
 ) -> tuple[str, str]:
     """Describe the state of the vectors that a model has written to an index, and give advice if they need repair.
 
@@ -107,7 +142,8 @@ def _vector_state(
         info: The description of the vectors: their model, text fields and vector field.
         documents: The number of documents in the index, or None if the index is closed.
         covered: The number of documents with a vector.
-        served_models: The hashes of the models that the services connected to the cluster use.
+        installed_models: The hashes of the models of all installations in the cluster.
+        services: The models of the services that Resift's native plugin calls for searches of the index, by URL.
 
     Returns:
         The state and the advice. The advice is empty if there is nothing to repair.
@@ -120,10 +156,22 @@ def _vector_state(
     state = f"{covered} of {documents} documents have a vector of {info.model_name} ({info.model})"
     if info == record.filling:
         return f"{state}: attaching was interrupted", attach
+    # A service with another model is the more serious problem: searches in sessions then return plain results.
+    if info == record.searched_vectors:
+        for url, served in services.items():
+            if served.hash != info.model:
+                state = f"{state}, but {url} has model {served}: marks are refused, and searches are not rewritten"
+                return (
+                    state,
+                    f"resift serve --model DIR with the model of {name}, and resift attach {name} --service URL",
+                )
+        if installed_models and info.model not in installed_models:
+            lost = "" if services else "searches are not rewritten, and "
+            state = f"{state}, which no installation serves: {lost}new documents get no vector"
+            second = "resift serve and resift install --name NAME, both with --model DIR of that model"
+            return state, f"{second}, then {attach} --model DIR; or {attach} --model DIR with an installed model"
     if covered < documents and is_ours(info.vector_field):
         return state, f"resift verify {name} --repair"
-    if served_models and info == record.searched_vectors and info.model not in served_models:
-        return f"{state}, which no installation serves", f"{attach} --model DIR, with a model that is installed"
     return state, ""
 
 

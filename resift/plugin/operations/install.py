@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 from functools import cached_property
 from http.client import HTTPException
@@ -17,6 +17,7 @@ from resift.errors import BadInput, EngineError, EngineUnavailable, UnsupportedC
 from resift.ingest.stopping import Stop
 from resift.plugin.addresses import is_cluster, without_credentials
 from resift.plugin.cluster.client import Cluster
+from resift.plugin.cluster.index_record import indices_with_model
 from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.installation import (
     DEFAULT_FIELDS,
@@ -76,12 +77,19 @@ class InstallPlan(Plan):
         installer: The installer, which creates, updates and removes Resift's resources in the cluster.
         work: A method of the installer that returns a list of steps. ``work(False)`` carries out the steps, and
             ``work(True)`` only lists them (a dry run).
-    """
 
-    question = "Change these settings of the whole cluster, and do the rest?"
+    Attributes:
+        unserved: The indices whose searches use the model that the plan replaces. Their searches are no longer
+            rewritten afterwards, so the user must agree first.
+    """
 
     def __init__(self, installer: Installer, work: Callable[[bool], list[str]]) -> None:
         self.installer, self._work = installer, work
+        self.unserved = installer.unserved_indices()
+        if self.unserved:
+            self.question = f"Replace the model that {', '.join(self.unserved)} need?"
+        else:
+            self.question = "Change these settings of the whole cluster, and do the rest?"
 
     @property
     def changes_settings(self) -> bool:
@@ -95,11 +103,18 @@ class InstallPlan(Plan):
 
     def lines(self) -> list[str]:
         """Return the steps of the installation or removal as lines of text for the user."""
-        return [f"would {step}" for step in self.steps] or ["nothing to do"]
+        lines = [f"would {step}" for step in self.steps] or ["nothing to do"]
+        if self.unserved:
+            names = ", ".join(self.unserved)
+            lines.append(f"would end the rewriting of searches of {names}, and the encoding of their new documents:")
+            lines.append("  they use the model that is replaced; --name NAME installs a second service instead")
+            lines.append('  (docs/vectors.md, "A second index with vectors")')
+        return lines
 
     def to_dict(self) -> dict[str, Any]:
         """Return the steps of the installation or removal, and the changes of cluster settings, as a JSON object."""
-        return {"steps": self.steps, "settings": [change.to_dict() for change in self.installer.setting_changes()]}
+        settings = [change.to_dict() for change in self.installer.setting_changes()]
+        return {"steps": self.steps, "settings": settings, "unserved": self.unserved}
 
     def _run(self, progress: Progress, stop: Stop) -> Result:
         steps = self._work(False)
@@ -261,6 +276,35 @@ def find_installation(cluster: Cluster, model: str | None = None) -> Installatio
         if model in (None, installation.model.hash)
     ]
     return min(candidates, key=lambda candidate: (candidate.name != DEFAULT_NAME, candidate.name), default=None)
+
+
+def separate_name(cluster: Cluster, model: str, indices: Collection[str]) -> str:
+    """Return a name for a second installation, if ``resift install`` must not change an existing installation.
+
+    This is the case if other indices use the model of the existing installation, or if there are several
+    installations.
+
+    Args:
+        cluster: The connection to the cluster.
+        model: The hash of the model that is to be installed.
+        indices: The indices that will use this model.
+
+    Returns:
+        A name that no installation has. Empty if ``resift install`` needs no name.
+    """
+    installed = find_installations(cluster)
+    if not installed or model in [installation.model.hash for installation in installed.values()]:
+        return ""
+    if len(installed) == 1:
+        (installation,) = installed.values()
+        try:
+            if set(indices_with_model(cluster, installation.model.hash)) <= set(indices):
+                return ""
+        except EngineError:  # the user may not read all indices, so any of them may use the installed model
+            pass
+    # The name is not "resift-…", because the index pattern of the installation "resift" would include such names.
+    names = (DEFAULT_NAME, *(f"{DEFAULT_NAME}{number}" for number in range(2, len(installed) + 2)))
+    return next(name for name in names if name not in installed)
 
 
 def required_install(engine: OpenSearchEngine, service: str | None = None) -> InstallPlan | None:

@@ -34,6 +34,7 @@ class Route:
         urls: The URLs of the service.
         install: A plan for the missing installation, or None.
         moved: The name of the other route if it rewrites the searches now, otherwise "".
+        replaced_urls: The current URLs of the service if the plan replaces them, otherwise empty.
 
     Raises:
         BadInput: If a URL is invalid.
@@ -46,11 +47,13 @@ class Route:
         self.install: InstallPlan | None = None
         if self.is_native:
             self.urls = service_urls(cluster, service, current)
+            before = current.urls if current is not None else ()
         else:
             self.install = required_install(cluster.engine, service)
             installation = find_installation(cluster)
-            installed = installation.url if installation else DEFAULT_SERVICE_URL
-            self.urls = (self.install.installer.url if self.install else installed,)
+            before = (installation.url,) if installation else ()
+            self.urls = (self.install.installer.url,) if self.install else before or (DEFAULT_SERVICE_URL,)
+        self.replaced_urls = before if before != self.urls else ()
         is_other = current is not None and current.is_native != self.is_native
         self.moved = {NATIVE: ML_INFERENCE, ML_INFERENCE: NATIVE}[self.name] if is_other else ""
 

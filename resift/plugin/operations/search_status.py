@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
+from resift.errors import NotFound
 from resift.plugin.cluster.client import Cluster
+from resift.plugin.cluster.index_record import IndexRecord, read_records
 from resift.plugin.cluster.search_groups import LostDefault, lost_defaults, read_groups
 from resift.plugin.cluster.search_pipelines import (
     SEARCH_PIPELINE_SETTING,
@@ -23,7 +26,8 @@ from resift.plugin.operations.status_row import StatusRow
 def search_rows(cluster: Cluster) -> Iterator[StatusRow]:
     """Yield rows for the report of ``resift doctor`` about problems with search pipelines in a cluster.
 
-    There is a row for each copy of a pipeline that is out of date. There is also a row for each alias or other group of
+    There is a row for each copy of a pipeline that is out of date, and for each index without the vectors that the
+    searches of an attached alias, data stream or pattern use. There is also a row for each alias or other group of
     indices whose searches lost their default pipeline, because only some of its indices are attached.
 
     Args:
@@ -34,6 +38,7 @@ def search_rows(cluster: Cluster) -> Iterator[StatusRow]:
     if not rewriters:
         return
     yield from _copy_rows(pipelines, rewriters)
+    yield from _unvectored_rows(cluster, rewriters)
     groups = read_groups(cluster, [rewriter.index for rewriter in rewriters.values()])
     before = {index: original_default(index, now, pipelines) for index, now in groups.defaults.items()}
     attached = {index for index, now in groups.defaults.items() if now in rewriters}
@@ -48,6 +53,27 @@ def _copy_rows(pipelines: Mapping[str, PipelineBody], rewriters: Mapping[str, Re
         if base is not None and not is_up_to_date(pipelines[name], base):
             state = f"is a copy of {rewriter.base}, which has changed since"
             yield StatusRow("search pipeline", name, state, f"resift attach {shlex.quote(rewriter.index)}")
+
+
+def _unvectored_rows(cluster: Cluster, rewriters: Mapping[str, Rewriter]) -> Iterator[StatusRow]:
+    """Yield a row for each index that lacks the vectors with which its alias, data stream or pattern was attached.
+
+    This happens if an alias moves to another index, or if a data stream gets a new backing index. The processor of the
+    native plugin does not record a model, so its pipelines are left out.
+
+    Args:
+        cluster: The connection to the cluster.
+        rewriters: The settings of Resift's processors, by the name of their search pipeline.
+    """
+    with_vectors = [rewriter for rewriter in rewriters.values() if rewriter.model]
+    records = read_records(cluster) if with_vectors else {}
+    for rewriter in with_vectors:
+        with suppress(NotFound):  # reported as a pipeline without an index
+            for index in cluster.engine.resolve(rewriter.index):
+                if records.get(index, IndexRecord(index)).find(rewriter.model) is None:
+                    state = f"has no vectors of model {rewriter.model}, with which {rewriter.index} is attached"
+                    fix = f"resift attach {shlex.quote(rewriter.index)} --vectors --model DIR of that model"
+                    yield StatusRow("index", index, f"{state}: sessions use words alone", fix)
 
 
 def _lost_row(

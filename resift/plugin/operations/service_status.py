@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import suppress
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from urllib.request import urlopen
 
@@ -14,6 +16,40 @@ from resift.version import __version__
 # Largest difference between clocks in seconds. AWS refuses signatures that are five minutes old.
 _MAX_CLOCK_DIFFERENCE = 30.0
 _SERVICE_SECONDS = 3  # time limit for an answer of the service
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """The embedding model of a running service.
+
+    Attributes:
+        name: The name of the model.
+        hash: The hash of the model.
+    """
+
+    name: str
+    hash: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.hash})"
+
+
+def served_model(url: str) -> ServedModel | None:
+    """Ask a service for its embedding model.
+
+    Args:
+        url: The URL of the service.
+
+    Returns:
+        The model, or None if the service does not answer on this machine.
+    """
+    with (
+        suppress(OSError, ValueError, KeyError, TypeError),
+        urlopen(f"{url}/healthz", timeout=_SERVICE_SECONDS) as response,
+    ):
+        health = json.load(response)
+        return ServedModel(health["model"], health["model_hash"])
+    return None
 
 
 def service_rows(url: str, installed_model: ModelDescription | None = None) -> list[StatusRow]:
