@@ -1,6 +1,6 @@
 """Measure sessions in an index without vectors, where a session only adds expansion words to lexical searches.
 
-    RESIFT_DATA=… python benchmarks/lexical_sessions.py [COLLECTION...]                         # quality
+    RESIFT_DATA=… python benchmarks/lexical_sessions.py [COLLECTION...] [--boost title=3]         # quality
     RESIFT_DATA=… python benchmarks/lexical_sessions.py cost [--documents 20000] [--rounds 9]     # search times
 
 $RESIFT_DATA contains collections in BEIR's layout. OPENSEARCH_URL is the address of a cluster. By default the benchmark
@@ -18,6 +18,8 @@ documents are removed from the ranking and from the ideal ranking. Three searche
 For ``chorus`` and ``dl19-pool``, which have shallow pools, only hits with a judgement are marked and counted
 (condensed ranking: Sakai 2007).
 
+With ``--boost``, the query searches a field with a boost, as in ``title^3``.
+
 Cost: the time of a search with a body that ``/v1/rewrite`` returns, divided by the time with the original body. The
 bodies are sent to the engine in turns. The documents are pieces of newsgroup messages (:mod:`scale_data`), and five
 hits are marked for each query.
@@ -32,8 +34,9 @@ import os
 import random
 import tempfile
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -63,14 +66,22 @@ class Searched:
         name: End of the name of the index.
         documents: The ids and text fields of the documents. They are indexed if the index does not exist.
         store: Path of the session store.
+        boosts: The boosts of fields by name. Other fields have the boost 1.
     """
 
-    def __init__(self, url: str, name: str, documents: Iterable[tuple[str, Source]], store: str) -> None:
+    def __init__(
+        self,
+        url: str,
+        name: str,
+        documents: Iterable[tuple[str, Source]],
+        store: str,
+        boosts: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
         self.index, self.client = f"resift-benchmark-lexical-{name}", OpenSearch(url, timeout=60)
         if not self.client.indices.exists(index=self.index):
             self._fill(documents)
         properties = self.client.indices.get_mapping(index=self.index)[self.index]["mappings"]["properties"]
-        self.fields = sorted(properties)
+        self.fields = [f"{name}^{boosts[name]:g}" if name in boosts else name for name in sorted(properties)]
         self.reranker = create_app(Config(engine=url, store=store)).test_client()
 
     def _fill(self, documents: Iterable[tuple[str, Source]]) -> None:
@@ -128,11 +139,11 @@ def marks_of(hits: Sequence[str], grades: dict[str, float]) -> dict[str, list[st
     return {"relevant": relevant, "irrelevant": [id for id in hits if id not in relevant]}
 
 
-def print_quality(url: str, name: str, store: str) -> None:
+def print_quality(url: str, name: str, store: str, boosts: Mapping[str, float]) -> None:
     """Print a row of a table: nDCG of a collection without a session and in a session, for each number of marks."""
     folder = Path(os.environ["RESIFT_DATA"]) / name
     collection, condensed = read_collection(folder), name in CONDENSED
-    searched = Searched(url, name, text_fields(folder), store)
+    searched = Searched(url, name, text_fields(folder), store, boosts)
     figures: dict[int, list[list[float]]] = {count: [] for count in MARKS}
     for text, positions in zip(collection.queries, collection.grades, strict=True):
         grades = {collection.document_ids[row]: grade for row, grade in positions.items()}
@@ -182,7 +193,9 @@ def main() -> None:
     parser.add_argument("names", nargs="*", default=COLLECTIONS, help="collections, or cost")
     parser.add_argument("--documents", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--boost", action="append", default=[], metavar="FIELD=BOOST", help="the boost of a field")
     options = parser.parse_args()
+    boosts = {name: float(boost) for name, _, boost in (item.partition("=") for item in options.boost)}
     with tempfile.TemporaryDirectory() as folder:
         url, store = opensearch_url(), f"{folder}/sessions.db"
         if options.names == ["cost"]:
@@ -190,7 +203,7 @@ def main() -> None:
             return
         print("| nDCG@10 × 100 |", " | ".join(f"{count} marks" for count in MARKS), "|\n|" + "---|" * (1 + len(MARKS)))
         for name in options.names:
-            print_quality(url, name, store)
+            print_quality(url, name, store, boosts)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ from resift.rewriting.moving import Moved, moved_clause, without_documents
 from resift.rewriting.obstacles import rescore_obstacle
 from resift.rewriting.options import Options
 from resift.rewriting.outcome import Note, Outcome, Rewritten
-from resift.rewriting.words import query_length, word_clauses, word_room
+from resift.rewriting.words import average_boosts, query_length, word_clauses, word_room
 
 # The maximum number of lists of judged documents that are added to each text or vector clause of a query.
 _DOCUMENT_LISTS = 4
@@ -401,8 +401,9 @@ class _ClauseRewriter:
         knowledge = self._knowledge
         if knowledge.expansion_words and not self._word_count:
             self.notes.append(Note(Outcome.TOO_MANY_CLAUSES))
-        length = LEXICAL_WORD_WEIGHT * query_length(knowledge.text)
-        return word_clauses(knowledge.expansion_words, fields, length)[: self._word_count]
+        word_fields, mean_boost = average_boosts(fields)
+        length = LEXICAL_WORD_WEIGHT * mean_boost * query_length(knowledge.text)
+        return word_clauses(knowledge.expansion_words, word_fields, length)[: self._word_count]
 
     def _word_share(self) -> float:
         """Return the factor, 0 to 1, by which the scores from expansion words are multiplied in a ``hybrid`` query.

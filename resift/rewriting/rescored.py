@@ -39,7 +39,7 @@ from resift.rewriting.obstacles import rescore_obstacle
 from resift.rewriting.options import Options
 from resift.rewriting.outcome import Note, Outcome, Rewritten
 from resift.rewriting.similarity import nearest_clauses, similarity_clause
-from resift.rewriting.words import query_length, related_word_clauses, word_clauses, word_room
+from resift.rewriting.words import average_boosts, query_length, related_word_clauses, word_clauses, word_room
 
 # The maximum number of expansion words by which a widened query finds documents. More words find few more documents,
 # and cost more than the rest of the query.
@@ -122,8 +122,9 @@ class _Rewriter:
             fields: The fields in which the words are searched. If empty, all fields are searched.
         """
         knowledge = self._knowledge
-        length = knowledge.word_weight * query_length(knowledge.text)
-        words = word_clauses(knowledge.expansion_words, fields, length)
+        word_fields, mean_boost = average_boosts(fields)
+        length = knowledge.word_weight * mean_boost * query_length(knowledge.text)
+        words = word_clauses(knowledge.expansion_words, word_fields, length)
         clauses_per_word = knowledge.counter.fields(fields)
         # A rescore stage is a query of its own. It does not contain the words of the original query.
         self._words = words[: word_room(0, clauses_per_word)]

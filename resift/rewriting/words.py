@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 
 from resift.query.dsl import MAX_CLAUSES, Body, NestedField, text_clause
+from resift.query.tree import boost_of
 from resift.text import ANALYZER_STOP_WORDS, tokenize
 
 
@@ -32,6 +33,31 @@ def word_room(clause_count: int, clauses_per_word: int) -> int:
             :meth:`resift.query.clause_count.ClauseCounter.fields`.
     """
     return max(0, (MAX_CLAUSES - clause_count) // clauses_per_word)
+
+
+def average_boosts(fields: Sequence[str]) -> tuple[Sequence[str], float]:
+    """Replace different boosts of the searched fields by a single factor for the weights of expansion words.
+
+    The words of a query that boosts titles mostly match titles, but expansion words mostly match longer texts. With the
+    boosts of the fields, expansion words would therefore count less (see benchmarks/lexical_sessions.py --boost).
+
+    Args:
+        fields: The names of the fields, with boosts as in ``title^2``.
+
+    Returns:
+        The fields without boosts, and the mean boost. If all boosts are equal, the fields are returned unchanged, and
+        the factor is 1.
+
+    >>> average_boosts(["title^3", "text"]), average_boosts(["title^3", "text^3"])
+    ((['title', 'text'], 2.0), (['title^3', 'text^3'], 1.0))
+    """
+    parts = [field.partition("^") for field in fields]
+    boosts = [boost_of({"boost": boost}) if caret else 1.0 for _, caret, boost in parts]
+    if len(set(boosts)) < 2:
+        return fields, 1.0
+    paths = [field.path if isinstance(field, NestedField) else None for field in fields]
+    names = [name if path is None else NestedField(name, path) for (name, *_), path in zip(parts, paths, strict=True)]
+    return list(dict.fromkeys(names)), sum(boosts) / len(boosts)
 
 
 def word_clauses(weights: Mapping[str, float], fields: Sequence[str], length: float = 1.0) -> list[Body]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -19,12 +20,13 @@ from resift.feedback.field_feedback import FieldFeedback
 from resift.feedback.judgements import JudgedDocument, Judgement
 from resift.feedback.ridge import Background
 from resift.query.body import parse
-from resift.query.dsl import REWRITTEN_NAME
+from resift.query.dsl import REWRITTEN_NAME, NestedField
 from resift.rewriting.knowledge import FieldKnowledge, JudgedTokens, Knowledge, Needs, TextToEncode
 from resift.rewriting.moving import needs_of
 from resift.rewriting.options import Options
 from resift.rewriting.outcome import Outcome, Rewritten
 from resift.rewriting.rewrite import rewrite
+from resift.rewriting.words import average_boosts
 
 RNG = np.random.default_rng(5)
 MAPPED = {
@@ -538,11 +540,34 @@ def test_expansion_words_search_the_fields_of_the_query() -> None:
         {"query_string": {"query": "fire"}},
     ]
     queries = queries_of(rewritten({"hybrid": {"queries": [*texts, KNN]}}))
-    for query, text, fields in zip(queries, texts, (["title^2", "text"], ["parts.text"], "title", ["*"]), strict=False):
+    for query, text, fields in zip(queries, texts, (["title", "text"], ["parts.text"], "title", ["*"]), strict=False):
         inner = query["bool"]["must"][0] if query is queries[0] else query
         assert inner["bool"]["must"] == [text]
         assert json.dumps(fields) in json.dumps(inner["bool"]["should"])
     assert '"path": "parts"' in json.dumps(queries[1]["bool"]["should"])
+
+
+@pytest.mark.parametrize("is_hybrid", [True, False])
+def test_expansion_words_have_the_mean_boost_of_the_fields(is_hybrid: bool) -> None:
+    def boosts(*fields: str) -> tuple[list[str], list[float]]:
+        text = {"multi_match": {"query": "fire", "fields": list(fields)}}
+        result = rewritten({"hybrid": {"queries": [text, KNN]}} if is_hybrid else text)
+        clauses = re.findall(r'{"multi_match": {[^}]*}}', json.dumps(result.body))
+        words = [json.loads(clause)["multi_match"] for clause in clauses if '"boost"' in clause]
+        return words[0]["fields"], [word["boost"] for word in words]
+
+    names, plain = boosts("title", "text")
+    assert names == ["title", "text"]
+    assert plain
+    assert boosts("title^3", "text") == (names, pytest.approx([2 * boost for boost in plain], abs=2e-4))
+    assert boosts("title^0.5", "text^1.5") == (names, plain)
+    assert boosts("title^3", "text^3") == (["title^3", "text^3"], plain)  # the fields multiply all words
+
+
+def test_fields_without_their_boosts_stay_nested() -> None:
+    fields, boost = average_boosts([NestedField("parts.text^2", "parts"), "title", "title^3"])
+    assert (fields, boost) == (["parts.text", "title"], 2.0)
+    assert [getattr(field, "path", None) for field in fields] == ["parts", None]
 
 
 def test_required_fields_models_and_vectors_of_a_body() -> None:
