@@ -215,7 +215,7 @@ class AttachPlan(Plan):
         return f"a second service, beside the service that other indices need: {serve} --port PORT and {install}"
 
     def _service_problem(self, pipeline: SearchPipeline, model: Model) -> str:
-        """Check that the nodes can call the service, and that the service has the model of the vectors.
+        """Check that the service has the model of the vectors, and that Resift's plugin can call it.
 
         Args:
             pipeline: The search pipeline, which calls the service.
@@ -234,6 +234,8 @@ class AttachPlan(Plan):
                     f"{serve} in place of the service at {url}, which has model {served}. If other indices need that "
                     f"model, start it at another address, then resift attach {self.name} --service URL"
                 )
+        if not self.is_native:  # the rights to write vectors do not include calls of remote models
+            return ""
         try:
             error = pipeline.rewriting_error()
         except EngineError:  # the user may attach indices, but not search them
