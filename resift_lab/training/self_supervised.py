@@ -271,8 +271,8 @@ def export_mixture(
     dim = min(max(1, (options.dim or vectors.dim) // 2), rows.shape[1], vectors.dim)
     table = _adapted_table(corpus, rows, weights, vectors, dim)
     original, original_weights = original_rows(corpus, table.words, vectors, options.seed)
-    known, others = np.split(original, [len(corpus.words)])
-    projected = on_document_axes(corpus, known, original_weights[: len(known)], dim, others)
+    known, further_rows = np.split(original, [len(corpus.words)])
+    projected = on_document_axes(corpus, known, original_weights[: len(known)], dim, further_rows)
     # A word has a single weight in a table, so the rows contain the quotient of both weights.
     projected *= (original_weights / table.weights)[:, None]
     adapted = table.rows()

@@ -149,7 +149,7 @@ def side_by_side(corpus: Documents, sources: Sequence[Floats]) -> Floats:
 
 
 def on_document_axes(
-    corpus: Documents, rows: Floats, weights: Floats, dim: int, others: Floats | None = None
+    corpus: Documents, rows: Floats, weights: Floats, dim: int, further_rows: Floats | None = None
 ) -> Floats:
     """Subtract the mean vector of the documents from word vectors, and project them onto the documents' principal axes.
 
@@ -161,7 +161,7 @@ def on_document_axes(
         rows: The vectors of V words with D dimensions, shape (V, D).
         weights: The word weights, shape (V,).
         dim: The number of axes, at most D.
-        others: The vectors of n further words, shape (n, D), or None. They do not change the axes.
+        further_rows: The vectors of n further words, shape (n, D), or None. They do not change the axes.
 
     Returns:
         Vectors of shape (V + n, ``dim``), float32.
@@ -169,5 +169,5 @@ def on_document_axes(
     means = corpus.means(rows, weights)
     centre = means.mean(axis=0)
     axes = principal_axes(unit_rows(means - centre).astype(np.float64), dim)
-    projected = rows if others is None else np.concatenate([rows, others])
+    projected = rows if further_rows is None else np.concatenate([rows, further_rows])
     return np.asarray((projected - centre) @ axes, np.float32)
