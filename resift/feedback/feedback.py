@@ -27,6 +27,7 @@ from resift.feedback.ridge import Background, RidgeRegression
 from resift.feedback.scope import (
     MIN_BACKGROUND,
     SCOPE_WEIGHT,
+    is_refinement,
     is_same_query,
     largest_by_query,
     nearness_by_vectors,
@@ -57,8 +58,8 @@ class Feedback:
             represent all words.
         method: The method of learning.
         background: A random sample of the searched index's documents, for comparisons, or None without a sample.
-        is_for_query: For each judgement, whether it was made for the current query and not for an earlier query. Empty
-            if all judgements were made for the current query.
+        is_for_query: For each judgement, whether it was made for the current query, or for an earlier query of which
+            the current query is a refinement. Empty if this is true for all judgements.
     """
 
     vectors: Floats
@@ -232,8 +233,9 @@ class Feedback:
         - Judgements that were made for the same query text, or whose query is stored as "", apply with their full
           weight.
         - Judgements that were made for earlier queries only apply if the document is relevant. They get a reduced
-          weight (see :mod:`resift.feedback.scope`), and contribute expansion words, but do not move the query vector.
-          If :attr:`queries` is empty, all judgements count as judgements for earlier queries.
+          weight (see :mod:`resift.feedback.scope`), and contribute expansion words. They move the query vector only if
+          the query is a refinement of the earlier query. If :attr:`queries` is empty, all judgements count as
+          judgements for earlier queries.
         - If the query has neither words nor a vector, all judgements apply with their full weight.
 
         Args:
@@ -255,12 +257,14 @@ class Feedback:
         nearness = np.clip((nearness + largest_by_query(nearness, queries, self.grades)) / 2, 0, 1)
         # A document that is irrelevant for an earlier query may be relevant for this query.
         nearness = nearness * (self.grades > 0)
-        carried = carried_weight * SCOPE_WEIGHT * context_dependence(text) * nearness
-        return self._weighted(np.where(is_for_query, 1.0, carried), is_for_query)
+        is_refined = np.array([is_refinement(query, text) for query in queries])
+        dependence = np.where(is_refined, 1.0, context_dependence(text))
+        carried = carried_weight * SCOPE_WEIGHT * dependence * nearness
+        return self._weighted(np.where(is_for_query, 1.0, carried), is_for_query | is_refined)
 
     @cached_property
     def for_query(self) -> Feedback:
-        """The feedback from judgements for the current query only, without judgements for earlier queries."""
+        """The feedback from judgements for which :attr:`is_for_query` is true."""
         return self._weighted(np.array(self.is_for_query, float)) if self.is_for_query else self
 
     def _is_judged_for(self, text: str) -> NDArray[np.bool_]:
@@ -282,13 +286,12 @@ class Feedback:
     def _weighted(self, weights: NDArray[Any], is_for_query: NDArray[np.bool_] | None = None) -> Feedback:
         """Return a copy of this feedback in which the weight of each judgement is multiplied by a factor.
 
-        Judgements with the factor 0 are removed. The copy also records which of the remaining judgements were made for
-        the current query.
+        Judgements with the factor 0 are removed.
 
         Args:
             weights: The factor of each judgement, from 0 to 1, as an array of shape (n_judgements,).
-            is_for_query: Whether each judgement was made for the current query, as an array of shape (n_judgements,).
-                If None, all judgements were made for the current query.
+            is_for_query: The new :attr:`is_for_query`, as a boolean array of shape (n_judgements,). If None, it is true
+                for all judgements.
         """
         if np.all(weights == 1):
             return replace(self, is_for_query=()) if self.is_for_query else self
@@ -337,7 +340,7 @@ class Feedback:
     def transform_query(self, query: NDArray[Any]) -> Floats:
         """Move a query vector towards relevant and away from irrelevant documents, by ridge regression.
 
-        Judgements that were made for earlier queries have no effect.
+        Judgements for which :attr:`is_for_query` is false have no effect.
 
         Args:
             query: The query vector, of shape (n_dimensions,).

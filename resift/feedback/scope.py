@@ -4,20 +4,23 @@ The weight of a judgement that was made for an earlier query is multiplied by
 
     SCOPE_WEIGHT · context dependence of the current query · nearness of the document to the current query.
 
-:func:`resift.text.context_dependence` defines the context dependence. The nearness is from 0 to 1. It is the mean of
-the document's own nearness and the largest nearness among the relevant documents of the same earlier query, because
+:func:`resift.text.context_dependence` defines the context dependence. If the current query is a refinement of the
+earlier one (see :func:`is_refinement`), 1 replaces the context dependence. The nearness is from 0 to 1. It is the mean
+of the document's own nearness and the largest nearness among the relevant documents of the same earlier query, because
 the relevant documents of a query share a subject.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from resift.feedback.expansion import Bag
+from resift.porter import stem
 from resift.text import bag_of_words
 from resift.vectors.similarity import unit_rows
 
@@ -42,6 +45,30 @@ def is_same_query(judged: str, text: str) -> bool:
     (True, True, False)
     """
     return judged in ("", text) or " ".join(judged.casefold().split()) == " ".join(text.casefold().split())
+
+
+def is_refinement(judged: str, text: str) -> bool:
+    """Return whether a query only adds content words to an earlier query, or only leaves out some of its content words.
+
+    Such a query usually has the same purpose as the earlier one. Words are compared by their stems.
+
+    Args:
+        judged: The earlier query.
+        text: The text of the current query.
+
+    >>> is_refinement("backup", "encrypted backups"), is_refinement("linux music player", "music player")
+    (True, True)
+    >>> is_refinement("music player", "video player"), is_refinement("what about it", "music player")
+    (False, False)
+    """
+    earlier, current = _stems(judged), _stems(text)
+    return bool(earlier and current) and (earlier <= current or current <= earlier)
+
+
+@lru_cache(1 << 12)
+def _stems(text: str) -> frozenset[str]:
+    """Return the stems of a query's content words."""
+    return frozenset(map(stem, bag_of_words(text)))
 
 
 def nearness_by_vectors(
