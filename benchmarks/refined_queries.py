@@ -1,7 +1,7 @@
 """Measure how much marks for one query help a refined query of the same session.
 
     RESIFT_DATA=… python benchmarks/refined_queries.py [COLLECTION...]   # gains of the session
-    RESIFT_DATA=… python benchmarks/refined_queries.py weights           # gains for other weights of the marks
+    RESIFT_DATA=… python benchmarks/refined_queries.py choose            # weight of the marks, by cross-validation
 
 A user marks the first three hits of one query, as the collection judges them, and then searches for another query:
 
@@ -17,7 +17,9 @@ the session with its 95 % bootstrap interval over queries. For the collections w
 a judgement are left out (condensed nDCG). Searches combine BM25 with the packaged vectors, or use BM25 alone
 (``words``), as in an index without vectors. Nothing was chosen on the collections HELD_OUT.
 
-``weights`` prints the gains for other values of SCOPE_WEIGHT, the weight of a mark for another query.
+``choose`` prints the gains for other weights of a mark. It leaves out each of the collections TUNED_ON in turn, and
+prints the weight with the largest mean gain of ``added`` and ``removed`` on the other collections, among those whose
+mean loss with ``another need`` is at most MAX_LOSS.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ TUNED_ON = ("cranfield", "cisi", "medline", "vaswani")
 HELD_OUT = ("cacm", "dl19-pool", "csfcube")
 KINDS = {"packaged": ServedSearch, "words": LexicalSearch}
 WEIGHTS = (0.25, 0.5, 0.75, 1.0)
-MARKS, MAX_QUERIES = 3, 100
+MARKS, MAX_QUERIES, MAX_LOSS = 3, 100, 0.3
+ADDED, REMOVED, OTHER_NEED = "added", "removed", "another need"
 
 
 class Sessions:
@@ -64,7 +67,7 @@ class Sessions:
     def __init__(self, collection: Collection, rng: np.random.Generator) -> None:
         self.texts: list[str] = []
         self.grades: list[dict[int, float]] = []
-        self.pairs: dict[str, list[tuple[int, int]]] = {"added": [], "removed": [], "another need": []}
+        self.pairs: dict[str, list[tuple[int, int]]] = {ADDED: [], REMOVED: [], OTHER_NEED: []}
         long = [row for row, query in enumerate(collection.queries) if len(bag_of_words(query)) >= 3]
         chosen = rng.permutation(long)[:MAX_QUERIES].tolist()
         for row in chosen:
@@ -74,13 +77,13 @@ class Sessions:
                 self._add(drawn, collection.grades[row]),
                 self._add(collection.queries[row], collection.grades[row]),
             )
-            self.pairs["added"].append((short, full))
-            self.pairs["removed"].append((full, short))
+            self.pairs[ADDED].append((short, full))
+            self.pairs[REMOVED].append((full, short))
             for other in chosen:
                 common = self._common(collection, row, other)
                 if common:
                     first = self._add(" ".join(common[:2]), collection.grades[other])
-                    self.pairs["another need"].append((first, full))
+                    self.pairs[OTHER_NEED].append((first, full))
                     break
         self.collection = replace(collection, queries=self.texts, grades=self.grades)
 
@@ -147,17 +150,23 @@ def show(names: tuple[str, ...]) -> None:
                 print("| " + " | ".join(cells) + " |", flush=True)
 
 
-def compare_weights() -> None:
-    """Print the gain for each weight of a mark."""
+def choose() -> None:
+    """Print the gains of all weights, and for each collection the weight that the other collections choose."""
+    means: dict[tuple[str, str, str], NDArray[np.float64]] = {}
     for name in TUNED_ON:
         for kind in KINDS:
             for relation, (_, gains) in measure(name, kind, WEIGHTS).items():
-                means = zip(WEIGHTS, np.nanmean(gains, axis=0), strict=True)
-                print(f"{name} {kind} {relation}", *(f"{weight}: {mean:+.1f}" for weight, mean in means), flush=True)
+                means[name, kind, relation] = np.nanmean(gains, axis=0)
+                cells = zip(WEIGHTS, means[name, kind, relation], strict=True)
+                print(f"{name} {kind} {relation}", *(f"{weight}: {mean:+.1f}" for weight, mean in cells), flush=True)
+    for name in TUNED_ON:
+        losses = np.mean([gains for case, gains in means.items() if case[0] != name and case[2] == OTHER_NEED], axis=0)
+        gains = np.mean([gains for case, gains in means.items() if case[0] != name and case[2] != OTHER_NEED], axis=0)
+        print(f"without {name}: weight {WEIGHTS[int(np.argmax(np.where(losses >= -MAX_LOSS, gains, -np.inf)))]}")
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["weights"]:
-        compare_weights()
+    if sys.argv[1:] == ["choose"]:
+        choose()
     else:
         show(tuple(sys.argv[1:]) or (*TUNED_ON, *HELD_OUT))
