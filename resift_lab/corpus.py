@@ -69,7 +69,7 @@ def sparse_counts(ids: NDArray[Any], offsets: NDArray[Any], width: int) -> csr_m
     Raises:
         MissingExtra: If SciPy is not installed.
     """
-    with needs_extra("lab", "Counting words in a sparse matrix"):
+    with needs_extra("adapt", "Counting words in a sparse matrix"):
         from scipy.sparse import csr_matrix
 
     # sum_duplicates sorts the ids in place, so the matrix needs its own copy.

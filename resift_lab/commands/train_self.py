@@ -49,7 +49,7 @@ def self_command(
 
     Some documents are held out from training. They serve to evaluate the result, and to choose the weight of the
     vectors. The model is written only if searches with the adapted vectors rank these documents better than searches by
-    BM25 alone and searches with the original vectors. Otherwise the exit status is 3. Needs the extra 'lab'.
+    BM25 alone and searches with the original vectors. Otherwise the exit status is 3. Needs the extra 'adapt'.
     """
     source, options = Files(files), AdaptOptions(seed=seed, **settings)
     started = time.perf_counter()

@@ -126,7 +126,7 @@ def _tune_weight(engine: Engine, info: IndexInfo, model: Model) -> TuningResult:
     """
     chosen = weigh_index(engine, info.name, info.fields, model)
     if chosen is None:
-        reason = "there are too few documents to choose a weight, or the extra 'lab' is not installed"
+        reason = "there are too few documents to choose a weight, or the extra 'adapt' is not installed"
         return TuningResult(info.tuning, False, [f"{info.name}: {reason}"])
     tuning = info.tuning.with_weight(chosen)
     engine.tune(info.name, tuning)

@@ -57,7 +57,7 @@ def require_packages() -> None:
     Raises:
         MissingExtra: If SciPy is not installed.
     """
-    with needs_extra("lab", "Adapting word vectors"):
+    with needs_extra("adapt", "Adapting word vectors"):
         import scipy.sparse  # noqa: F401
 
 

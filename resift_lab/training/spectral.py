@@ -102,7 +102,7 @@ def rows_from_corpus(corpus: Documents, dim: int, seed: int) -> Floats:
     Source:
         Deerwester et al. 1990, "Indexing by latent semantic analysis".
     """
-    with needs_extra("lab", "Latent semantic indexing"):
+    with needs_extra("adapt", "Latent semantic indexing"):
         from scipy.sparse import diags
         from scipy.sparse.linalg import svds
 

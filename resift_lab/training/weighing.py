@@ -64,7 +64,7 @@ def weigh_index(engine: Engine, index: str, fields: Sequence[str], model: Model)
 
     Returns:
         The weight with an explanation. None if no weight can be chosen (see :func:`choose_weight`), or the extra
-        ``lab`` is not installed.
+        ``adapt`` is not installed.
     """
     hits = engine.sample(index, DOCUMENTS, list(fields)).hits
     with suppress(MissingExtra):
