@@ -27,7 +27,7 @@ from resift.feedback.ridge import Background, RidgeRegression
 from resift.feedback.scope import (
     MIN_BACKGROUND,
     SCOPE_WEIGHT,
-    is_refinement,
+    is_refined,
     is_same_query,
     largest_by_query,
     nearness_by_vectors,
@@ -58,8 +58,8 @@ class Feedback:
             represent all words.
         method: The method of learning.
         background: A random sample of the searched index's documents, for comparisons, or None without a sample.
-        is_for_query: For each judgement, whether it was made for the current query, or for an earlier query of which
-            the current query is a refinement. Empty if this is true for all judgements.
+        is_for_query: For each judgement, whether it was made for the current query, or for an earlier query that the
+            current query refines. Empty if this is true for all judgements.
     """
 
     vectors: Floats
@@ -234,7 +234,7 @@ class Feedback:
           weight.
         - Judgements that were made for earlier queries only apply if the document is relevant. They get a reduced
           weight (see :mod:`resift.feedback.scope`), and contribute expansion words. They move the query vector only if
-          the query is a refinement of the earlier query. If :attr:`queries` is empty, all judgements count as
+          the query refines the earlier query. If :attr:`queries` is empty, all judgements count as
           judgements for earlier queries.
         - If the query has neither words nor a vector, all judgements apply with their full weight.
 
@@ -249,18 +249,18 @@ class Feedback:
         has_vector = bool(np.any(query))
         if not len(self.grades) or is_for_query.all() or not (has_vector or words):
             return self
-        queries = self.queries or ("",) * len(self.grades)
+        queries, bags = self.queries or ("",) * len(self.grades), self.bags or ({},) * len(self.grades)
         if has_vector and len(background) >= MIN_BACKGROUND:
             nearness = nearness_by_vectors(self.vectors, query, background)
         else:
-            nearness = nearness_by_words(words, queries, self.bags or ({},) * len(self.grades))
+            nearness = nearness_by_words(words, queries, bags)
         nearness = np.clip((nearness + largest_by_query(nearness, queries, self.grades)) / 2, 0, 1)
         # A document that is irrelevant for an earlier query may be relevant for this query.
         nearness = nearness * (self.grades > 0)
-        is_refined = np.array([is_refinement(query, text) for query in queries])
-        dependence = np.where(is_refined, 1.0, context_dependence(text))
+        refined = np.array([is_refined(query, text, bag) for query, bag in zip(queries, bags, strict=True)])
+        dependence = np.where(refined, 1.0, context_dependence(text))
         carried = carried_weight * SCOPE_WEIGHT * dependence * nearness
-        return self._weighted(np.where(is_for_query, 1.0, carried), is_for_query | is_refined)
+        return self._weighted(np.where(is_for_query, 1.0, carried), is_for_query | refined)
 
     @cached_property
     def for_query(self) -> Feedback:

@@ -4,8 +4,8 @@ The weight of a judgement that was made for an earlier query is multiplied by
 
     SCOPE_WEIGHT · context dependence of the current query · nearness of the document to the current query.
 
-:func:`resift.text.context_dependence` defines the context dependence. If the current query is a refinement of the
-earlier one (see :func:`is_refinement`), 1 replaces the context dependence. The nearness is from 0 to 1. It is the mean
+:func:`resift.text.context_dependence` defines the context dependence. If the current query refines the earlier one
+(see :func:`is_refined`), 1 replaces the context dependence. The nearness is from 0 to 1. It is the mean
 of the document's own nearness and the largest nearness among the relevant documents of the same earlier query, because
 the relevant documents of a query share a subject.
 """
@@ -47,22 +47,28 @@ def is_same_query(judged: str, text: str) -> bool:
     return judged in ("", text) or " ".join(judged.casefold().split()) == " ".join(text.casefold().split())
 
 
-def is_refinement(judged: str, text: str) -> bool:
-    """Return whether a query only adds content words to an earlier query, or only leaves out some of its content words.
+def is_refined(judged: str, text: str, bag: Collection[str]) -> bool:
+    """Return whether a query refines an earlier query, and a document that was judged for the earlier query fits it.
 
-    Such a query usually has the same purpose as the earlier one. Words are compared by their stems.
+    A refined query only adds content words to the earlier query, or only leaves out some of its content words. It
+    usually has the same purpose. But an added word can also name another thing: after "mouse", "mouse pad" does not ask
+    for a mouse. So the document must contain one of the added words. Words are compared by their stems.
 
     Args:
         judged: The earlier query.
         text: The text of the current query.
+        bag: The words of the document.
 
-    >>> is_refinement("backup", "encrypted backups"), is_refinement("linux music player", "music player")
-    (True, True)
-    >>> is_refinement("music player", "video player"), is_refinement("what about it", "music player")
-    (False, False)
+    >>> is_refined("mouse", "wireless mouse", ["wireless", "usb"]), is_refined("mouse", "mouse pads", ["mouse", "usb"])
+    (True, False)
+    >>> is_refined("linux music player", "music player", []), is_refined("music player", "video player", ["video"])
+    (True, False)
     """
     earlier, current = _stems(judged), _stems(text)
-    return bool(earlier and current) and (earlier <= current or current <= earlier)
+    if not (earlier and current and (earlier <= current or current <= earlier)):
+        return False
+    added = current - earlier
+    return not added or any(stem(word) in added for word in bag)
 
 
 @lru_cache(1 << 12)

@@ -374,6 +374,7 @@ def test_the_reason_of_a_failed_rewriting_is_logged(
     reason: str,
 ) -> None:
     monkeypatch.setattr(queueing, "_LOG_SECONDS", 0.0)
+    monkeypatch.setattr(queueing.failed_log, "_count", 0)  # failures of other tests, which no message has counted yet
     body = {"query": {"match": {"text": "fire"}}, "ext": {"ml_inference": options}}
     answer = client.post("/v1/rewrite", json={"index": filled, "body": body}).get_json()
     assert answer["resift"]["outcome"] == "failed"
