@@ -151,7 +151,7 @@ EQUIVALENT = {
     ): "it limits the memory and does not change the vectors",
     (
         "resift/encoders/model.py",
-        "if not self.is_plain_mean or not isinstance(text, str) or (len(text) >= _MAX_SHORT_TEXT):",
+        "if not is_mean or not isinstance(text, str) or (len(text) >= _MAX_SHORT_TEXT):",
     ): "it limits the memory and does not change the vectors",
     (
         "resift/encoders/model.py",
@@ -161,14 +161,6 @@ EQUIVALENT = {
         "resift/encoders/model.py",
         "matrix.flags.writeable = True",
     ): "it guards against programming errors; nothing writes to the matrix",
-    (
-        "resift/encoders/model.py",
-        "has_layers = (self.segments >= 1) or self.head is not None or bool((self.mask != 1).any())",
-    ): "the general code path gives the same vectors",
-    (
-        "resift/encoders/model.py",
-        "has_layers = self.segments > 0 or self.head is not None or bool((self.mask != 1).any())",
-    ): "the general code path gives the same vectors",
     (
         "resift/encoders/model.py",
         "if self.segments == 0:",

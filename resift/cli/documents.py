@@ -48,7 +48,7 @@ _MAX_IDS = 1_000_000  # number of ids that are checked for repetitions
     "--adapt",
     type=NewFolder(),
     metavar="DIR",
-    help="First adapt the packaged word vectors to these documents, and save the model in DIR. Needs the extra 'adapt'.",
+    help="First adapt the packaged word vectors to the documents, and save the model in DIR. Needs the extra 'adapt'.",
 )
 @click.option(
     "--dead-letters",

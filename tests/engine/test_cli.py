@@ -119,7 +119,7 @@ def test_index_names_the_missing_package_before_it_reads_anything(here: Path, mo
     for name in ("scipy", "scipy.sparse"):
         monkeypatch.setitem(sys.modules, name, None)
     told = resift("index", "missing.jsonl", "--index", "docs", "--adapt", "own", status=1).output
-    assert told == "Error: Adapting word vectors needs scipy: pip install 'resift[lab]'\n"
+    assert told == "Error: Adapting word vectors needs scipy: pip install 'resift[adapt]'\n"
     assert list(here.iterdir()) == []
 
 
@@ -210,11 +210,9 @@ def test_options_show_and_take_the_defaults_of_the_settings(monkeypatch: pytest.
     assert f"--codewords INTEGER Number of codewords. [default: {RoBoewOptions.codewords}]" in shown
     help = " ".join(resift("sessions", "purge", "--help").output.split())
     assert "default: (the embedded engine's file, sessions.db for a cluster)]" in help
-    resift("sessions", "purge")
-    assert Path(Config().engine).exists()
+    assert str(Path(Config().engine).resolve()) in resift("sessions", "purge", status=2).output
     monkeypatch.setenv("RESIFT_STORE", "other.db")
-    resift("sessions", "purge")
-    assert Path("other.db").exists()
+    assert str(Path("other.db").resolve()) in resift("sessions", "purge", status=2).output
 
 
 def test_serve_with_several_workers(here: Path, model_folder: str) -> None:

@@ -238,7 +238,8 @@ def test_without_vectors_nearness_is_the_share_of_common_words() -> None:
     no_background = np.zeros((0, 0), np.float32)
     query = np.ones(2, np.float32)
     assert learned.scoped(query, no_background, "guinea pigs food").evidence == 0  # a self-contained question
-    assert learned.scoped(query, no_background, "sleeping guinea pigs").grades == pytest.approx([0.5 * 2 / 3])  # refined
+    refined = learned.scoped(query, no_background, "sleeping guinea pigs")
+    assert refined.grades == pytest.approx([0.5 * 2 / 3])
     assert learned.scoped(query, no_background, "pigs").grades == pytest.approx([0.5])
     assert learned.scoped(query, no_background, "What about them?").grades == pytest.approx([0.5, 0.5])
 
