@@ -234,8 +234,8 @@ class Feedback:
           weight.
         - Judgements that were made for earlier queries only apply if the document is relevant. They get a reduced
           weight (see :mod:`resift.feedback.scope`), and contribute expansion words. They move the query vector only if
-          the query refines the earlier query. If :attr:`queries` is empty, all judgements count as
-          judgements for earlier queries.
+          the query refines the earlier query. If :attr:`queries` is empty, all judgements count as judgements for
+          earlier queries.
         - If the query has neither words nor a vector, all judgements apply with their full weight.
 
         Args:
@@ -257,7 +257,9 @@ class Feedback:
         nearness = np.clip((nearness + largest_by_query(nearness, queries, self.grades)) / 2, 0, 1)
         # A document that is irrelevant for an earlier query may be relevant for this query.
         nearness = nearness * (self.grades > 0)
-        refined = np.array([is_refined(query, text, bag) for query, bag in zip(queries, bags, strict=True)])
+        may_be_refined = (self.grades > 0) & ~is_for_query
+        judged = zip(may_be_refined, queries, bags, strict=True)
+        refined = np.array([may_be and is_refined(query, text, bag) for may_be, query, bag in judged], bool)
         dependence = np.where(refined, 1.0, context_dependence(text))
         carried = carried_weight * SCOPE_WEIGHT * dependence * nearness
         return self._weighted(np.where(is_for_query, 1.0, carried), is_for_query | refined)

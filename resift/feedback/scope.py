@@ -4,10 +4,10 @@ The weight of a judgement that was made for an earlier query is multiplied by
 
     SCOPE_WEIGHT · context dependence of the current query · nearness of the document to the current query.
 
-:func:`resift.text.context_dependence` defines the context dependence. If the current query refines the earlier one
-(see :func:`is_refined`), 1 replaces the context dependence. The nearness is from 0 to 1. It is the mean
-of the document's own nearness and the largest nearness among the relevant documents of the same earlier query, because
-the relevant documents of a query share a subject.
+:func:`resift.text.context_dependence` defines the context dependence. If the current query refines the earlier one (see
+:func:`is_refined`), 1 replaces the context dependence. The nearness is from 0 to 1. It is the mean of the document's
+own nearness and the largest nearness among the relevant documents of the same earlier query, because the relevant
+documents of a query share a subject.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ def is_refined(judged: str, text: str, bag: Collection[str]) -> bool:
     if not (earlier and current and (earlier <= current or current <= earlier)):
         return False
     added = current - earlier
-    return not added or any(stem(word) in added for word in bag)
+    # A stem has the first letter of its word. Most words of long documents are thus not stemmed.
+    initials = {word[:1] for word in added}
+    return not added or any(word[:1] in initials and stem(word) in added for word in bag)
 
 
 @lru_cache(1 << 12)

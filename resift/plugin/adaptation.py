@@ -106,4 +106,4 @@ def adaptation() -> Adaptation:
     for entry in entry_points(group=GROUP):
         loaded: Adaptation = entry.load()
         return loaded
-    raise MissingExtra("Adapting word vectors needs the package resift_lab: pip install 'resift[lab]'")
+    raise MissingExtra("Adapting word vectors needs the package resift_lab: pip install 'resift[adapt]'")

@@ -45,19 +45,22 @@ def average_boosts(fields: Sequence[str]) -> tuple[Sequence[str], float]:
         fields: The names of the fields, with boosts as in ``title^2``.
 
     Returns:
-        The fields without boosts, and the mean boost. If all boosts are equal, the fields are returned unchanged, and
-        the factor is 1.
+        The fields without boosts, and the mean boost. Fields with the boost 0 are left out. If all boosts are equal,
+        the fields are returned unchanged, and the factor is 1.
 
-    >>> average_boosts(["title^3", "text"]), average_boosts(["title^3", "text^3"])
-    ((['title', 'text'], 2.0), (['title^3', 'text^3'], 1.0))
+    >>> average_boosts(["title^3", "text"]), average_boosts(["title^3", "text^3"]), average_boosts(["a^2", "b^0"])
+    ((['title', 'text'], 2.0), (['title^3', 'text^3'], 1.0), (['a'], 2.0))
     """
     parts = [field.partition("^") for field in fields]
     boosts = [boost_of({"boost": boost}) if caret else 1.0 for _, caret, boost in parts]
     if len(set(boosts)) < 2:
         return fields, 1.0
-    paths = [field.path if isinstance(field, NestedField) else None for field in fields]
-    names = [name if path is None else NestedField(name, path) for (name, *_), path in zip(parts, paths, strict=True)]
-    return list(dict.fromkeys(names)), sum(boosts) / len(boosts)
+    names = [
+        NestedField(name, field.path) if isinstance(field, NestedField) else name
+        for field, (name, *_), boost in zip(fields, parts, boosts, strict=True)
+        if boost
+    ]
+    return list(dict.fromkeys(names)), sum(boosts) / len(names)
 
 
 def word_clauses(weights: Mapping[str, float], fields: Sequence[str], length: float = 1.0) -> list[Body]:

@@ -482,8 +482,7 @@ class SearchService:
         if not info.fields:
             searched = (name.partition("^")[0] for name in query.root.searched_fields or ())
             needs = replace(needs, text_fields=frozenset(searched))
-        if needs.fields or needs.text_fields:
-            self._needs.put((info.name, str(headers)), replace(needs, texts=frozenset()))
+        self._needs.put((info.name, str(headers)), replace(needs, texts=frozenset()))
         knowledge = self.knowledge.load(info, options, needs, headers)
         text, notes = options.text or "", list(knowledge.notes)
         searched_text = text

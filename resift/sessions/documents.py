@@ -56,7 +56,6 @@ _DETAILS = frozenset(
 )
 _PERSON_NAMES = frozenset([*((which, "name") for which in ("first", "family", "given", "last")), ("e", "mail")])
 _WORDS_OF_NAME = re.compile(r"[A-Z]+(?![^\W\dA-Z_])|[A-Z]?[^\W\dA-Z_]+")
-_ADDRESS = re.compile(r"\S*(://|@)\S*|www\.\S+", re.IGNORECASE)
 # The cache of documents' vectors and tokens.
 _DOCUMENT_SECONDS = 300.0
 _CACHE_BYTES = 16_000_000
@@ -176,7 +175,17 @@ def is_about_person(name: str) -> bool:
 
 def _without_addresses(text: str) -> str:
     """Return a text of at most 20,000 characters, without lines that are web or e-mail addresses."""
-    return "\n".join(line for line in text[:_MAX_TEXT].split("\n") if not _ADDRESS.fullmatch(line.strip()))
+    return "\n".join(line for line in text[:_MAX_TEXT].split("\n") if not _is_address(line.strip()))
+
+
+def _is_address(text: str) -> bool:
+    """Return whether a text is a web or e-mail address.
+
+    Names of packages, such as ``@angular/router`` and ``react@18.2.0``, are no addresses.
+    """
+    user, _, domain = text.rpartition("@")
+    is_email = bool(user) and "." in domain and not domain[0].isdigit()
+    return ("://" in text or text.lower().startswith("www.") or is_email) and len(text.split()) == 1
 
 
 def unreadable_note(documents: Sequence[JudgedDocument]) -> list[str]:

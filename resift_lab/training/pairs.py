@@ -289,7 +289,8 @@ def train_on_pairs(
         texts = _passages(start, sources, options)
         steps.total = 2 * (steps.done + len(texts))  # an estimate, because the training steps are counted below
         encoded = teacher.encode(texts, _TEACHER_BATCH, _TEACHER_CHUNK, steps.stage())
-        targets.append(_Targets.from_passages(start, texts, encoded, options.passage_weight))
+        if texts:
+            targets.append(_Targets.from_passages(start, texts, encoded, options.passage_weight))
     seeds = range(options.seed, options.seed + options.runs)
     trainings = [_Training(start, counted_sources, targets, options, seed) for seed in seeds]
     steps.total = steps.done + sum(len(training.plan) for training in trainings)

@@ -71,7 +71,7 @@ def test_without_scipy_attaching_plans_nothing_and_names_the_package(
     for name in ("scipy", "scipy.sparse"):
         monkeypatch.setitem(sys.modules, name, None)
     assert run("attach", shop.name, opensearch_url, *flags, status=1).output.splitlines() == [
-        "Error: Adapting word vectors needs scipy: pip install 'resift[lab]'",
+        "Error: Adapting word vectors needs scipy: pip install 'resift[adapt]'",
         "  expected: that package, or --no-adapt for the packaged model",
     ]
     assert "model: resift-en" in run("attach", shop.name, opensearch_url, "--no-adapt", "--dry-run").output

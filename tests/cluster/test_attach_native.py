@@ -250,8 +250,11 @@ def test_settings_that_a_user_adds_to_the_processor_stay(
         assert row.state == "fails open"
         assert "the service refuses the API key" in row.fix
         (native_node.config / "resift-key").write_text(KEY + "\n")
-        add(key_file="resift-key")
-        assert "next:" not in attach(shop, url, service)
+        try:
+            add(key_file="resift-key")
+            assert "next:" not in attach(shop, url, service)
+        finally:
+            (native_node.config / "resift-key").unlink()
         settings = pipeline(shop, name)["request_processors"][0]["resift"]
         assert (settings["key_file"], settings["timeout"]) == ("resift-key", "20s")
     resift_command("detach", shop.name, url)

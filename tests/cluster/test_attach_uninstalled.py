@@ -151,7 +151,7 @@ def without_counts(text: str) -> str:
     return re.sub(r"\d+ patterns", "… patterns", text)
 
 
-def test_five_commands_from_an_empty_cluster_take_less_than_five_minutes(
+def test_five_commands_from_an_empty_cluster_lead_to_a_search_that_follows_its_session(
     blog: OpenSearch, here: Path, opensearch_url: str
 ) -> None:
     page = (ROOT / "docs" / "attach.md").read_text("utf-8").partition("### Five commands")[2]

@@ -165,12 +165,14 @@ def test_the_documented_backends_return_the_same_hits(backend: Backend, example:
     moved = backend.ids(resift.rewrite("papers", BODY, session="anna", url=backend.service, timeout=PATIENT))
     assert moved != backend.ids(BODY)
 
+    runs = []
+
     def is_moved() -> bool:
-        run = subprocess.run(asked, env={**os.environ, **named}, capture_output=True, text=True, check=True)
-        return run.stdout.split() == moved
+        runs.append(subprocess.run(asked, env={**os.environ, **named}, capture_output=True, text=True, check=True))
+        return runs[-1].stdout.split() == moved
 
     # The examples search without the session if the service does not answer within a second.
-    assert until(is_moved)
+    assert until(is_moved), runs[-1].stdout + runs[-1].stderr
 
 
 def _python() -> list[str]:

@@ -20,6 +20,7 @@ import pytest
 from engine_documents import documents, ids
 from opensearchpy.exceptions import TransportError
 from tcp_proxy import Proxy
+from waiting import until
 
 from resift import Model
 from resift.contracts.engine import retryable
@@ -202,6 +203,7 @@ def test_a_frozen_cluster_costs_a_search_its_own_deadline(
     assert engine.bulk(index, documents(model)) == []
     engine.refresh(index)
     assert len(ids(cluster, index, EVERYTHING)) == 5
+    assert until(lambda: bool(engine.ping()))
     engine.close()
 
 

@@ -275,7 +275,6 @@ def test_the_api_key_is_read_from_a_file(
     if native_node.config is None:
         pytest.skip("writes into the configuration of the node")
     file, key, other = native_node.config / "resift-key", "rsf_" + "a" * 40, "rsf_" + "b" * 40
-    file.unlink(missing_ok=True)  # another test may have written it
     with real_service(native_engine, model, tmp_path / "sessions.db", api_key=key) as served:
         pipeline = searches.pipeline(served.url, key_file="resift-key")
         for seconds, (content, counted) in enumerate(

@@ -73,6 +73,7 @@ def test_the_commands_of_attach_install_a_second_model_beside_the_first(
     run("attach", shop.name, opensearch_url, "--model", old.folder, "--default-pipelines")
     told = run("attach", second.name, opensearch_url, "--model", folder).output
     (command,) = re.findall("next: .* and resift (install .*) --service URL, once for the cluster", told)
+    name = command.rpartition("--name ")[2]
     app = create_app(Config(store=str(tmp_path / "sessions.db")), engine=shop.engine, model=model)
     with listening(app, service_host(request.config)) as url:
         flags = ["--service", url, "--yes", "--engine", opensearch_url]
@@ -88,7 +89,7 @@ def test_the_commands_of_attach_install_a_second_model_beside_the_first(
             assert not {("index", shop.name), ("index", second.name)} & problems(old, opensearch_url).keys()
             run("detach", second.name, opensearch_url)
         finally:
-            resift.uninstall(opensearch_url, name="resift").run()
+            resift.uninstall(opensearch_url, name=name).run()
     run("detach", shop.name, opensearch_url)
 
 

@@ -264,7 +264,7 @@ def test_bad_options(name: str, value: Any) -> None:
 @pytest.mark.parametrize("package", ["scipy", "scipy.sparse"])
 def test_missing_extra_names_the_pip_command(table: WordVectors, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingExtra, match=r"Adapting word vectors needs scipy: pip install 'resift\[lab\]'"):
+    with pytest.raises(MissingExtra, match=r"Adapting word vectors needs scipy: pip install 'resift\[adapt\]'"):
         adapt(documents(20, 6)[0], table, FAST)
 
 

@@ -8,8 +8,8 @@ import socket
 from contextlib import suppress
 
 # Below the range from which operating systems choose ephemeral ports, so that other tests and their connections cannot
-# take a port before a slow server uses it. For the same reason, each process of pytest-xdist has ports of its own, and
-# returns a port only once. The order is random, because other test suites may run on the same machine.
+# take a port before a slow server uses it. For the same reason, each of up to four processes of pytest-xdist has ports
+# of its own, and returns a port only once. The order is random, because other test suites may run on the same machine.
 _PROCESSES = 4
 _PROCESS = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _PROCESSES
 _UNUSED = list(range(20_000 + _PROCESS, 32_000, _PROCESSES))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from itertools import count
@@ -166,6 +167,8 @@ def test_a_single_caller_leaves_threads_free_for_others() -> None:
     assert all(caller.answered.wait(60) for caller in others)
     # a thread that has taken a request may not have called its caller yet
     assert until(lambda: sum(caller.count for caller in costly) == SESSION_THREADS * 3 // 4)
+    time.sleep(0.05)  # in which a further thread could take a request
+    assert sum(caller.count for caller in costly) == SESSION_THREADS * 3 // 4
     may_end.set()
     assert all(caller.answered.wait(60) for caller in costly)
     assert {caller.count for caller in costly} == {1}

@@ -140,6 +140,16 @@ def test_an_index_with_vectors_learns_from_the_fields_that_are_encoded() -> None
     assert learned(DOCUMENT, info, "tags") == ["Shows pictures.", "graphics"]
 
 
+@pytest.mark.parametrize("name", ["@angular/router", "react@18.2.0", "a @ b.org", "Open www.example.org"])
+def test_names_with_special_characters_are_learned(name: str) -> None:
+    assert learned({"name": name}, info_of(sources_of(name=TEXT))) == [name]
+
+
+@pytest.mark.parametrize("address", ["https://example.org/fire", "WWW.example.org", "ann@example.org"])
+def test_addresses_are_not_learned(address: str) -> None:
+    assert learned({"name": address, "text": "Smoke"}, info_of(sources_of(name=TEXT, text=TEXT))) == ["Smoke"]
+
+
 def test_without_other_fields_fields_about_persons_are_learned() -> None:
     assert learned({"author": "Ann"}, info_of(sources_of(author=TEXT))) == ["Ann"]
     assert learned({"author": "Ann"}, info_of({}, fields=("author",))) == ["Ann"]

@@ -638,7 +638,7 @@ def _info(index: str, mappings: dict[str, Any]) -> IndexInfo:
         vector_fields=dict(vector_fields(mappings)),
         tuning=Tuning.from_json(meta.get(TUNING_KEY)),
         field_types=(field_types(mappings),),
-        text_sources=text_sources(mappings),
+        text_sources={} if info.fields else text_sources(mappings),
     )
 
 
