@@ -214,6 +214,7 @@ def test_the_page_of_measurements(terminal: Terminal, here: Path, client: OpenSe
     (here / "pairs.tsv").write_text("task\tscore\tsentence1\tsentence2\n" + "".join(pairs), "utf-8")
     (here / "search.json").write_text('{"query": {"match": {"text": "%SearchText%"}}}', "utf-8")
     assert terminal.run("resift index docs.jsonl --index news")[0] == 0
+    open_session_store(str(here / "sessions.db"), "").close()  # as resift serve does when it starts
     write_clicks(here / "log.csv", records, opensearch_url)
     # 40 searches are too few to find better constants
     terminal.run_page("measure.md", statuses={"resift tune news ubi": 3, "resift tune news FOLDER": 3})

@@ -267,6 +267,7 @@ def test_learning_from_what_sessions_judged(
     assert (right.indices, right.info["beside"]) == ((index,), model.hash)
     ran = resift(*train, "--from-feedback", index, "--collection", tmp_path)
     assert "exactly one of" in ran.stderr
+    open_session_store(str(tmp_path / "other.db"), "").close()
     empty = [*train[:5], str(tmp_path / "other.db"), *train[6:]]
     ran = resift(*empty, "--from-feedback", index)
     assert "nobody found a document" in ran.stderr

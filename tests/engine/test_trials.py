@@ -231,6 +231,7 @@ def test_an_interval_holds_at_any_time() -> None:
 @pytest.mark.parametrize("engine_url", ["sqlite"], indirect=True)
 def test_the_command_begins_shows_and_ends_a_trial(engine_url: str, filled: str, tmp_path: Path) -> None:
     store = str(tmp_path / "store.db")
+    open_session_store(store, "").close()  # as the service does when it starts
 
     def run(live: str) -> Any:
         return CliRunner().invoke(main, ["prove", filled, "--live", live, "--engine", engine_url, "--store", store])

@@ -193,12 +193,14 @@ def test_a_templates_placeholders_are_filled_in_by_a_cluster(filled: str, engine
         (["judgments", "INDEX", "--format", "trec"], "--out DIR"),
         (["judgments", "INDEX", "--out", "."], "is a folder"),
         (["judgments", "INDEX", "--format", "beir", "--out", "sessions.db"], "is a file"),
-        (["query-set", "INDEX", "--store", "none.db"], "there are no judgements of documents"),
+        (["query-set", "INDEX", "--store", "none.db"], "none.db does not exist"),
+        (["query-set", "INDEX", "--store", "empty.db"], "there are no judgements of documents"),
         (["judgments", "no-such-index"], "no-such-index"),
         (["search-configuration", "no-such-index"], "no-such-index"),
     ],
 )
 def test_an_export_that_fails_prints_one_error(filled: str, arguments: list[str], message: str) -> None:
+    open_session_store("empty.db", "").close()
     arguments = [filled if one == "INDEX" else one for one in arguments]
     ran = CliRunner().invoke(main, ["export", *arguments])
     assert ran.exit_code in (1, 2)
