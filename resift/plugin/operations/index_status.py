@@ -58,15 +58,20 @@ def _native_services(cluster: Cluster, indices: Set[str]) -> dict[str, dict[str,
     Returns:
         The models of the services by URL, by index name. Services that do not answer on this machine are left out.
     """
+    if not indices:
+        return {}
     ask = cache(served_model)
-    urls: dict[str, list[str]] = {index: list(system_urls(cluster)) for index in indices} if indices else {}
+    urls: dict[str, list[str]] = {index: [] for index in indices}
     for rewriter in find_rewriters(cluster).values():
         if rewriter.is_native:
             with suppress(NotFound):  # the index was deleted
                 for index in indices & {*cluster.engine.resolve(rewriter.index)}:
                     urls[index] += rewriter.urls
+    # The plugin rewrites each search only once. A processor in a search pipeline runs before the processor that
+    # OpenSearch adds by itself, so the URLs of the cluster setting are only called for the other indices.
+    default_urls = system_urls(cluster)
     return {
-        index: {url: model for url in index_urls if (model := ask(url)) is not None}
+        index: {url: model for url in index_urls or default_urls if (model := ask(url)) is not None}
         for index, index_urls in urls.items()
     }
 

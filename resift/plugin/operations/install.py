@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 from functools import cached_property
-from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, TypedDict
-from urllib.request import urlopen
 
 from resift.contracts.documents import ModelDescription
 from resift.encoders.registry import load_model
@@ -31,6 +28,7 @@ from resift.plugin.cluster.installation import (
 from resift.plugin.cluster.remote_model import DEPLOYS_LAZILY, RemoteModel
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations.plan import Plan, Progress, Result, Step
+from resift.plugin.operations.service_status import read_health
 from resift.vectors.packaged import DEFAULT_MODEL
 
 if TYPE_CHECKING:
@@ -386,7 +384,7 @@ class Guard:
             EngineUnavailable: If no node answers.
             EngineError: If the cluster refuses a request.
         """
-        state = self._state()
+        state = read_health(self.url, _SECONDS).state
         self._missed = self._missed + 1 if state is None else 0
         self._overloaded = self._overloaded + 1 if state and state.get("overloaded") else 0
         self._rest = _REST if self._overloaded >= _MAX_OVERLOADED else max(0, self._rest - 1)
@@ -447,16 +445,3 @@ class Guard:
         if on:
             return f"{self.url} answers: searches are rewritten"
         return f"{reason or f'{self.url} does not answer'}: searches go on without it"
-
-    def _state(self) -> dict[str, Any] | None:
-        """Call the health check of the Resift service, with a time limit of one second.
-
-        Returns:
-            The JSON response, or None if the service does not answer.
-        """
-        try:
-            with urlopen(f"{self.url}/healthz", timeout=_SECONDS) as response:
-                state = json.load(response)
-        except (OSError, HTTPException, ValueError):
-            return None
-        return state if isinstance(state, dict) else None

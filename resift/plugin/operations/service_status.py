@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from email.utils import parsedate_to_datetime
+from http.client import HTTPException
+from typing import Any
 from urllib.request import urlopen
 
 from resift.contracts.documents import ModelDescription
@@ -15,7 +17,8 @@ from resift.version import __version__
 
 # Largest difference between clocks in seconds. AWS refuses signatures that are five minutes old.
 _MAX_CLOCK_DIFFERENCE = 30.0
-_SERVICE_SECONDS = 3  # time limit for an answer of the service
+_SERVICE_SECONDS = 3.0  # time limit for an answer of the service
+_OTHER_SERVICE = "the answer is not from a Resift service"
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,44 @@ class ServedModel:
         return f"{self.name} ({self.hash})"
 
 
+@dataclass(frozen=True)
+class Health:
+    """The answer of a service to a health check.
+
+    Attributes:
+        state: The JSON object that the service returned, or None if there is none.
+        date: The time of the answer, by the clock of the service. None if the answer does not state it.
+        error: The reason why there is no JSON object, or an empty string.
+    """
+
+    state: dict[str, Any] | None
+    date: datetime | None = None
+    error: str = ""
+
+
+def read_health(url: str, seconds: float = _SERVICE_SECONDS) -> Health:
+    """Call the health check of a service from this machine. This never fails, even if another program has the address.
+
+    Args:
+        url: The URL of the service.
+        seconds: The time limit for the answer.
+    """
+    try:
+        with urlopen(f"{url}/healthz", timeout=seconds) as response:
+            state, date = json.load(response), response.headers["Date"]
+    except OSError as error:
+        return Health(None, error=str(getattr(error, "reason", error)))
+    except (HTTPException, ValueError) as error:
+        # The message may contain the first line of the answer. repr() escapes its control characters.
+        return Health(None, error=f"{_OTHER_SERVICE}: {error!r}")
+    if not isinstance(state, dict):
+        return Health(None, error=_OTHER_SERVICE)
+    try:
+        return Health(state, parsedate_to_datetime(date))
+    except (TypeError, ValueError):  # the header is missing, or is not a date
+        return Health(state)
+
+
 def served_model(url: str) -> ServedModel | None:
     """Ask a service for its embedding model.
 
@@ -41,15 +82,11 @@ def served_model(url: str) -> ServedModel | None:
         url: The URL of the service.
 
     Returns:
-        The model, or None if the service does not answer on this machine.
+        The model, or None if no Resift service answers on this machine.
     """
-    with (
-        suppress(OSError, ValueError, KeyError, TypeError),
-        urlopen(f"{url}/healthz", timeout=_SERVICE_SECONDS) as response,
-    ):
-        health = json.load(response)
-        return ServedModel(health["model"], health["model_hash"])
-    return None
+    state = read_health(url).state or {}
+    name, model_hash = state.get("model"), state.get("model_hash")
+    return ServedModel(name, model_hash) if isinstance(name, str) and isinstance(model_hash, str) else None
 
 
 def service_rows(url: str, installed_model: ModelDescription | None = None) -> list[StatusRow]:
@@ -62,24 +99,23 @@ def service_rows(url: str, installed_model: ModelDescription | None = None) -> l
         installed_model: The model that the service must have, or None for any model.
     """
     started = time.perf_counter()
-    try:
-        with urlopen(f"{url}/healthz", timeout=_SERVICE_SECONDS) as response:
-            health, date = json.load(response), parsedate_to_datetime(response.headers["Date"])
-            model, version = health["model_hash"], health["version"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        return [StatusRow("service", url, "no answer here", f"resift serve ({getattr(error, 'reason', error)})")]
+    health = read_health(url)
     passed = time.perf_counter() - started
+    state = health.state or {}
+    model, version = state.get("model_hash"), state.get("version")
+    if model is None or version is None or health.date is None:
+        return [StatusRow("service", url, "no answer here", f"resift serve ({health.error or _OTHER_SERVICE})")]
     if installed_model is not None and model != installed_model.hash:
-        state = f"other model {model}"
+        status = f"other model {model}"
         installed = f"{installed_model.name} ({installed_model.hash})"
         fix = f"resift serve --model DIR with the installed model {installed}, or change over (docs/upgrade.md)"
     else:
-        state, fix = f"{version}, {passed * 1000:.0f} ms", ""
+        status, fix = f"{version}, {passed * 1000:.0f} ms", ""
         if version != __version__:
             fix = f"run the same version in both places: this command has version {__version__}"
     # The header Date is truncated to whole seconds.
-    difference = abs(date.timestamp() - time.time()) - passed - 1
-    return [StatusRow("service", url, state, fix), clock_row(url, difference)]
+    difference = abs(health.date.timestamp() - time.time()) - passed - 1
+    return [StatusRow("service", url, status, fix), clock_row(url, difference)]
 
 
 def clock_row(name: str, difference: float) -> StatusRow:
