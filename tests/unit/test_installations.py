@@ -1,14 +1,17 @@
-"""Tests of the name of a second installation, and of the advice about a pipeline that is still used."""
+"""Tests of a second installation: its name, what replacing the model ends, and advice about a used pipeline."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from resift.errors import EngineError
+from resift.errors import EngineError, IndexNotFound
+from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.installation import Installation, InstalledModel
 from resift.plugin.cluster.pipeline_uses import PipelineUse
+from resift.plugin.cluster.search_pipelines import Rewriter
 from resift.plugin.operations import install
 from resift.plugin.operations.doctor import _used_pipeline_fix
 
@@ -64,3 +67,47 @@ def test_a_user_who_may_not_read_all_indices_gets_a_second_installation(monkeypa
 def test_a_used_pipeline_is_not_to_be_deleted(kind: str, name: str, expected: str) -> None:
     use = PipelineUse(kind, name, "index.final_pipeline", "resift-blog")
     assert _used_pipeline_fix(use, "blog") == expected
+
+
+def test_the_plan_says_what_replacing_the_model_ends_for_each_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = (InstalledModel("resift-en", hash, 256, "cosinesimil", None) for hash in ("first", "second"))
+    found = {"resift": Installation("resift", first, ("text",), "http://127.0.0.1:8080")}
+    rewriters = {
+        "resift-news": Rewriter("resift", "news", "first"),
+        "resift-words": Rewriter("resift", "words", ""),  # it needs no vectors
+        "resift-native": Rewriter("", "native", urls=("http://127.0.0.1:8080",)),
+        "resift-logs": Rewriter("resift", "logs", "first"),
+        "resift-other": Rewriter("resift2", "other", "first"),
+        "resift-gone": Rewriter("resift", "gone", "first"),
+    }
+    owners = {name: frozenset({"resift"}) for name in ("news-1", "news-2", "words", "native")}
+    owners["other"] = frozenset({"resift2"})
+    names = ["news-1", "news-2", "words", "native", "logs", "other"]
+
+    class Engine:
+        """An engine with the alias ``news``, and without the index ``gone``."""
+
+        def resolve(self, name: str) -> list[str]:
+            """Return the indices to which a name refers."""
+            if name == "gone":
+                raise IndexNotFound(name)
+            return {"news": ["news-1", "news-2"]}.get(name, [name])
+
+    for attribute, value in (
+        ("find_installations", found),
+        ("find_rewriters", rewriters),
+        ("ingest_pipeline_owners", owners),
+    ):
+        monkeypatch.setattr(f"resift.plugin.cluster.install.{attribute}", lambda cluster, value=value: value)
+    monkeypatch.setattr("resift.plugin.cluster.install.indices_with_model", lambda cluster, model: names)
+    engine: Any = Engine()
+    plan = install.InstallPlan(Installer(engine, replace(found["resift"], model=second)), lambda dry_run: [])
+    assert plan.lines()[1:5] == [
+        "would end the rewriting of searches of news-1, news-2, and the encoding of their new documents",
+        "would end the encoding of new documents of words, native",
+        "would end the rewriting of searches of logs",
+        "would replace the model of the vectors of other:",
+    ]
+    assert plan.question == "Replace the model that news-1, news-2, words, native, logs, other need?"
+    same = install.InstallPlan(Installer(engine, found["resift"]), lambda dry_run: [])
+    assert same.lines() == ["nothing to do"]

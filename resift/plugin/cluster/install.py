@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
@@ -40,6 +41,22 @@ from resift.plugin.opensearch.mappings import SETTINGS, mappings
 from resift.version import __version__
 
 _PLUGINS = ("opensearch-knn", "opensearch-ml", "opensearch-neural-search")
+
+
+@dataclass(frozen=True)
+class UnservedIndex:
+    """An index with vectors of a model that an installation no longer has after its model is replaced.
+
+    Attributes:
+        name: The name of the index.
+        is_rewritten: Whether the service of the installation rewrites searches of the index by these vectors. It does
+            not if Resift's native plugin rewrites them, because the plugin calls a service without an installation.
+        is_encoded: Whether the service of the installation encodes new documents of the index.
+    """
+
+    name: str
+    is_rewritten: bool
+    is_encoded: bool
 
 
 class Installer:
@@ -173,7 +190,7 @@ class Installer:
                 self.cluster.update_settings({change.name: change.new_value for change in changes})
         return steps
 
-    def unserved_indices(self) -> list[str]:
+    def unserved_indices(self) -> list[UnservedIndex]:
         """Return the indices that would lose the service for their vectors if :meth:`install` replaced the model.
 
         These are the indices whose searches use vectors of the model that the installation has now. The result is empty
@@ -182,7 +199,17 @@ class Installer:
         before = find_installations(self.cluster).get(self.name)
         if before is None or before.model.hash == self.model.hash:
             return []
-        return indices_with_model(self.cluster, before.model.hash)
+        names = indices_with_model(self.cluster, before.model.hash)
+        if not names:
+            return []
+        rewritten: set[str] = set()
+        for rewriter in find_rewriters(self.cluster).values():
+            # Without vectors, a search is still rewritten after the model was replaced.
+            if rewriter.installation == self.name and rewriter.model == before.model.hash:
+                with suppress(NotFound):  # the index was deleted
+                    rewritten |= {*self.engine.resolve(rewriter.index)}
+        owners = ingest_pipeline_owners(self.cluster)
+        return [UnservedIndex(name, name in rewritten, self.name in owners.get(name, ())) for name in names]
 
     def uninstall(self, dry_run: bool = False) -> list[str]:
         """Remove everything that :meth:`install` created, and restore the cluster settings.

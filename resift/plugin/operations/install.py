@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -77,15 +77,14 @@ class InstallPlan(Plan):
             ``work(True)`` only lists them (a dry run).
 
     Attributes:
-        unserved: The indices whose searches use the model that the plan replaces. Their searches are no longer
-            rewritten afterwards, so the user must agree first.
+        unserved: The indices that need the model that the plan replaces. If there are any, the user must agree first.
     """
 
     def __init__(self, installer: Installer, work: Callable[[bool], list[str]]) -> None:
         self.installer, self._work = installer, work
         self.unserved = installer.unserved_indices()
         if self.unserved:
-            self.question = f"Replace the model that {', '.join(self.unserved)} need?"
+            self.question = f"Replace the model that {', '.join(index.name for index in self.unserved)} need?"
         else:
             self.question = "Change these settings of the whole cluster, and do the rest?"
 
@@ -103,16 +102,32 @@ class InstallPlan(Plan):
         """Return the steps of the installation or removal as lines of text for the user."""
         lines = [f"would {step}" for step in self.steps] or ["nothing to do"]
         if self.unserved:
-            names = ", ".join(self.unserved)
-            lines.append(f"would end the rewriting of searches of {names}, and the encoding of their new documents:")
+            lines += self._consequences()
+            lines[-1] += ":"
             lines.append("  they use the model that is replaced; --name NAME installs a second service instead")
             lines.append('  (docs/vectors.md, "A second index with vectors")')
         return lines
 
+    def _consequences(self) -> Iterator[str]:
+        """Yield lines of text about what replacing the model ends, and for which indices."""
+        names: dict[tuple[bool, bool], str] = {}
+        for index in self.unserved:
+            key = index.is_rewritten, index.is_encoded
+            names[key] = f"{names[key]}, {index.name}" if key in names else index.name
+        for (is_rewritten, is_encoded), indices in names.items():
+            if is_rewritten and is_encoded:
+                yield f"would end the rewriting of searches of {indices}, and the encoding of their new documents"
+            elif is_rewritten:
+                yield f"would end the rewriting of searches of {indices}"
+            elif is_encoded:
+                yield f"would end the encoding of new documents of {indices}"
+            else:
+                yield f"would replace the model of the vectors of {indices}"
+
     def to_dict(self) -> dict[str, Any]:
         """Return the steps of the installation or removal, and the changes of cluster settings, as a JSON object."""
         settings = [change.to_dict() for change in self.installer.setting_changes()]
-        return {"steps": self.steps, "settings": settings, "unserved": self.unserved}
+        return {"steps": self.steps, "settings": settings, "unserved": [index.name for index in self.unserved]}
 
     def _run(self, progress: Progress, stop: Stop) -> Result:
         steps = self._work(False)
