@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 import uuid
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -98,15 +96,17 @@ def test_a_model_that_deploys_when_first_used(rest: Cluster, installed: Installe
     state = {row.name: row for row in status_rows(installed)}[f"{installed.name}-embed"]
     assert (state.state, state.in_order) == (DEPLOYS_LAZILY, True)
     assert installed.install() == []
-    deploy_again = partial(rest.request, "POST", f"/_plugins/_ml/models/{id}/_deploy")
-    while True:
+
+    def deploy_again() -> bool:
         try:
-            deploy_again()
-            break
+            rest.request("POST", f"/_plugins/_ml/models/{id}/_deploy")
         except EngineError as error:  # the node may still be storing the state of the undeployed model
             if "version conflict" not in error.message:
                 raise
-            time.sleep(0.2)
+            return False
+        return True
+
+    assert until(deploy_again)
 
 
 SEARCHES = {"index.search.default_pipeline": "hybrid"}

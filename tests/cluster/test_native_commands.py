@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -25,6 +24,7 @@ from click.testing import CliRunner
 from fixed_port import alone_at
 from opensearch_fixture import NEEDS, required
 from test_attach_uninstalled import POSTS, REPEATED, WAIT
+from waiting import until
 
 import resift
 from resift import Model
@@ -168,22 +168,24 @@ def test_four_commands_from_the_archive_to_a_search_that_follows_its_session(
         url, config = nodes[0].url, str(nodes[0].run / "config")
         variables = {"OPENSEARCH_PATH_CONF": config, "OPENSEARCH_URL": url, "RESIFT_API_KEY": KEY}
         distribution.run(keystore, variables, **node_user())
-        done = subprocess.run(
-            ["bash", "-e", "-c", SHELL + served + REPEATED.format(search=search)],
-            env={**os.environ, "OPENSEARCH_URL": url, "RESIFT_API_KEY": KEY},
-            capture_output=True,
-            text=True,
-            timeout=900,
-        )
-        assert done.returncode == 0, done.stdout
-        assert "route       Resift's plugin, which all nodes have" in done.stdout
-        hits = json.loads(done.stdout.splitlines()[-1])["hits"]["hits"]
-        assert (hits[0]["_id"], hits[0]["matched_queries"]) == ("3", ["resift"])
-        # The service requires the key, so the node has it.
-        with closing(OpenSearchEngine(url)) as engine:
-            stats = Cluster(engine).request("GET", "/_plugins/_resift/stats")
-        assert stats["searches"]["failed"]["unauthorized"] == 0
-    resift.detach(url, "blog").run()
+        try:
+            done = subprocess.run(
+                ["bash", "-e", "-c", SHELL + served + REPEATED.format(search=search)],
+                env={**os.environ, "OPENSEARCH_URL": url, "RESIFT_API_KEY": KEY},
+                capture_output=True,
+                text=True,
+                timeout=900,
+            )
+            assert done.returncode == 0, done.stdout
+            assert "route       Resift's plugin, which all nodes have" in done.stdout
+            hits = json.loads(done.stdout.splitlines()[-1])["hits"]["hits"]
+            assert (hits[0]["_id"], hits[0]["matched_queries"]) == ("3", ["resift"])
+            # The service requires the key, so the node has it.
+            with closing(OpenSearchEngine(url)) as engine:
+                stats = Cluster(engine).request("GET", "/_plugins/_resift/stats")
+            assert stats["searches"]["failed"]["unauthorized"] == 0
+        finally:  # the other tests use the same nodes
+            resift.detach(url, "blog").run()
 
 
 def restart(node: Any, home: Path) -> None:
@@ -222,9 +224,14 @@ def test_a_model_is_deployed_on_a_node_that_reads_the_encryption_key_late(nodes:
         installer.cluster.update_index_settings(".plugins-ml-config", {"index.blocks.read": True})
         restart(second, second.how.home)
         made = pool.submit(remote.make)
-        while deployment(remote) != "PARTIALLY_DEPLOYED":
+
+        def is_partially_deployed() -> bool:
+            if deployment(remote) == "PARTIALLY_DEPLOYED":
+                return True
             assert not made.done()
-            time.sleep(0.1)
+            return False
+
+        assert until(is_partially_deployed)
         installer.cluster.update_index_settings(".plugins-ml-config", {"index.blocks.read": None})
         made.result()
         assert (deployment(remote), remote.state()) == ("DEPLOYED", "ok")
