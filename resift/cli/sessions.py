@@ -86,7 +86,8 @@ def delete(session: str | None, index: str | None, store: str) -> None:
             raise SessionNotFound(f"no session {session!r}", value=session, expected=expected)
         deleted = 1 if index is None else session_store.delete_index(index)
         click.echo(f"{deleted} sessions deleted from {store_location(store)}")
-        _erase(session_store, store)
+        if deleted:
+            _erase(session_store, store)
 
 
 client_options = combine_options(

@@ -239,10 +239,28 @@ class ErasingDatabase(Database):
     SQLite otherwise leaves deleted rows in the file until it reuses their space.
     """
 
+    # Whether the write-ahead log contains rows that this object deleted, or that an earlier process may have deleted.
+    _is_truncation_pending = True
+
+    def delete(self, *statements: tuple[str, Sequence[Any]]) -> int:
+        """Run DELETE statements in one transaction, and return how many rows were deleted.
+
+        Call :meth:`truncate_log` after the last deletion.
+
+        Args:
+            statements: Each statement with its values.
+        """
+        with self.transaction() as db:
+            deleted = sum(db.execute(sql, values).rowcount for sql, values in statements)
+        if deleted:
+            self._is_truncation_pending = True
+        return deleted
+
     def truncate_log(self, seconds: float = SEARCH_TIMEOUT) -> bool:
         """Empty the write-ahead log, which contains earlier versions of rows, also of deleted rows.
 
-        If other processes prevent this, log a warning. The changes in the log are not lost in any case.
+        If this object has emptied the log and deleted no rows since, only try this once, without waiting. Otherwise,
+        log a warning if other processes prevent it. The changes in the log are not lost in any case.
 
         Args:
             seconds: The maximum time to wait for transactions of other connections, in seconds.
@@ -250,7 +268,14 @@ class ErasingDatabase(Database):
         Returns:
             Whether the log is empty.
         """
-        return self._erase("PRAGMA wal_checkpoint(TRUNCATE)", seconds)
+        is_pending = self._is_truncation_pending
+        # Set this before the truncation, so that a deletion by another thread during the truncation is not forgotten.
+        self._is_truncation_pending = False
+        # Try it in any case, because another process may have deleted rows without emptying the log.
+        is_empty = self._erase("PRAGMA wal_checkpoint(TRUNCATE)", seconds if is_pending else 0.0, SEARCH_TIMEOUT)
+        if is_pending and not is_empty:
+            self._is_truncation_pending = True
+        return is_empty
 
     def rewrite(self) -> bool:
         """Write the whole file anew without the space of deleted rows, and empty the write-ahead log.
@@ -258,26 +283,42 @@ class ErasingDatabase(Database):
         ``secure_delete`` is not sufficient to erase a row: when SQLite distributes the rows of a full page to several
         pages, copies of rows can stay behind in the unused space of a page, and a later deletion does not find them.
 
+        Other connections cannot write meanwhile.
+
         Returns:
             Whether this was possible. If not, a warning is logged.
         """
-        return self._erase("VACUUM", _TIMEOUT) and self.truncate_log(_TIMEOUT)
+        if not self._erase("VACUUM", _TIMEOUT, _TIMEOUT):
+            return False
+        self._is_truncation_pending = True
+        return self.truncate_log(_TIMEOUT)
 
-    def _erase(self, statement: str, seconds: float) -> bool:
+    def _erase(self, statement: str, seconds: float, attempt_seconds: float) -> bool:
         """Run a statement that removes deleted data from the files, and return whether it succeeded.
 
         Args:
-            statement: The statement. Its first result, if any, is 1 if another connection prevented it.
-            seconds: The maximum time to wait for other connections, in seconds.
+            statement: The statement. Its first result, if any, is 1 if another connection prevented it. In this case,
+                the statement is repeated.
+            seconds: The maximum time to wait for other connections, in seconds. If it is 0, no warning is logged.
+            attempt_seconds: The maximum time that each execution of the statement waits, in seconds. A truncation that
+                waits for a reader blocks all writers, so it must not wait long.
         """
+        end = time.monotonic() + seconds
         try:
             with self._translated(), self._connection() as db:
-                db.wait_at_most(seconds)
-                row = db.execute(statement).fetchone()
+                while True:
+                    remaining = max(end - time.monotonic(), 0.0)
+                    db.wait_at_most(min(remaining, attempt_seconds))
+                    row = db.execute(statement).fetchone()
+                    # SQLite's busy timeout does not apply if another connection is writing the log to the file.
+                    if not row or not row[0] or not remaining:
+                        break
+                    # SQLite checks every 0.1 seconds whether a waiting writer can continue, so wait as long here.
+                    time.sleep(min(remaining, 0.1))
             reason = "another process uses it" if row and row[0] else None
         except ResiftError as error:
             reason = error.message
-        if reason:
+        if reason and seconds:
             log.warning("deleted data may still be readable in %s or its write-ahead log: %s", self.path, reason)
         return reason is None
 
@@ -451,8 +492,7 @@ class SqliteSessionStore(SessionStore):
             condition: The condition, with a ``?`` for each value.
             values: The values of the condition.
         """
-        with self._database.transaction() as db:
-            return db.execute(f"DELETE FROM session_log WHERE {condition}", values).rowcount
+        return self._database.delete((f"DELETE FROM session_log WHERE {condition}", values))
 
 
 def _stored(body: bytes, expires: Any, indices: bytes, version: Any = None) -> SessionRecord:
@@ -580,10 +620,10 @@ class SqliteUbiLog(UbiLog):
         Args:
             client: A client id, session id or user id.
         """
-        with self._database.transaction() as db:
-            rows = [db.execute(f"DELETE FROM ubi_{kind} WHERE {_IS_CLIENT}", (client,)).rowcount for kind in KINDS]
+        statements = ((f"DELETE FROM ubi_{kind} WHERE {_IS_CLIENT}", (client,)) for kind in KINDS)
+        deleted = self._database.delete(*statements)
         self._database.truncate_log()
-        return sum(rows)
+        return deleted
 
     def _rows(self, sql: str, *values: Any) -> list[dict[str, Any]]:
         """Run a SELECT statement that returns log entries, and return the entries as JSON objects.

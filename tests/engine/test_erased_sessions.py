@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,15 @@ class Service:
         """Close the store and the log."""
         self.store.close()
         self.log.close()
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """Return a context manager that yields a connection with an open read transaction."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM session_log").fetchone()
+        yield reader
 
 
 @pytest.fixture
@@ -108,20 +119,74 @@ def test_a_reader_delays_the_erasure_until_the_next_purge(
     service: Service, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(database, "_TIMEOUT", 0.1)
-    with closing(sqlite3.connect(service.path, isolation_level=None)) as reader:
-        reader.execute("BEGIN")
-        reader.execute("SELECT count(*) FROM session_log").fetchone()
+    with reading(service.path):
         output = forget(service, status=3)
         assert "1 sessions, 4 events and queries deleted" in output
         assert "can still be read" in output
         assert "resift sessions purge" in output
         assert service.store.read(ID) is None
         assert service.contains(QUERY)
-        reader.execute("COMMIT")
     assert "may still be readable" in caplog.text
     Sessions(service.store).add("bob", "umbrella", [Judgement("shop", "d2", 1)])  # purges
     assert not service.contains(ID)
     assert not service.contains(QUERY)
+
+
+def test_a_checkpoint_of_another_connection_only_delays_the_erasure(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        closing(sqlite3.connect(service.path, check_same_thread=False)) as other,
+        ThreadPoolExecutor(1) as pool,
+        reading(service.path) as reader,
+    ):
+        service.store.delete(ID)
+        # The other checkpoint waits for the reader, and holds the lock for checkpoints meanwhile.
+        checkpoint = pool.submit(lambda: other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone())
+        wait = time.sleep
+        with closing(sqlite3.connect(service.path)) as observer:
+            while not observer.execute("PRAGMA wal_checkpoint").fetchone()[0]:
+                wait(0.01)
+
+        def end_checkpoint(seconds: float) -> None:
+            if reader.in_transaction:
+                reader.execute("COMMIT")
+                checkpoint.result()
+            wait(seconds)
+
+        monkeypatch.setattr(time, "sleep", end_checkpoint)
+        assert service.store._database.truncate_log()
+        assert not reader.in_transaction
+    assert service.log.delete_client(ID) == 4
+    assert not service.contains(ID)
+
+
+def test_an_occupied_log_is_a_warning_only_after_a_deletion(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+    service.log.delete_client(ID)
+    assert service.store.purge(0) == 0
+    caplog.clear()
+    with reading(service.path):
+        Sessions(service.store).add("carl", "boots", [Judgement("shop", "d1", 1)])  # purges
+        assert not service.store.delete("nobody")
+        assert service.store.delete_index("none") == 0
+        assert caplog.messages == []
+        assert service.store.delete(ID)
+        assert service.store.purge(0) == 0
+        assert len(caplog.messages) == 2
+        assert service.contains(QUERY)
+    assert service.store.purge(0) == 0
+    assert not service.contains(QUERY)
+
+
+def test_only_purge_erases_if_nothing_was_deleted(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "_TIMEOUT", 0.1)
+    where = ["--store", str(service.path)]
+    service.store.delete(ID)
+    with reading(service.path):
+        Sessions(service.store).add("carl", "boots", [Judgement("shop", "d1", 1)])
+        result = CliRunner().invoke(main, ["sessions", "delete", "--index", "none", *where])
+        assert (result.exit_code, result.stderr) == (0, "")
+        assert CliRunner().invoke(main, ["sessions", "purge", *where]).exit_code == 3
 
 
 def test_copies_of_moved_rows_are_erased(tmp_path: Path) -> None:
