@@ -9,10 +9,11 @@ import json
 import logging
 import os
 import sqlite3
+import threading
 import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 from resift.contracts.session_store import PURGE_BATCH, SEARCH_TIMEOUT, SessionRecord, SessionStore
@@ -85,7 +86,7 @@ class Database:
     """An SQLite file that several threads and processes can use at the same time. The file is created if necessary.
 
     Args:
-        path: The path of the file.
+        path: The path of the file, or ``:memory:`` for a database of this object. Its data is lost when it is closed.
         table: The name of a table from the schema. If the table does not exist, the schema is created.
         schema: The SQL statements that create the schema.
         unavailable: The exception class for a file that cannot be opened or written, or that has the format of another
@@ -109,11 +110,15 @@ class Database:
         self._unavailable = unavailable
         self._corrupt = corrupt
         self._idle: dict[int, list[_Connection]] = {}
+        # A database in memory has only one connection, because each connection would see a separate empty database.
+        self._memory_lock = threading.RLock() if path == ":memory:" else None
+        self._is_prepared = False
         # Since Python 3.13, a connection that is not closed causes a ResourceWarning. Some callers never close their
         # engine, so close the connections when this object is collected.
         weakref.finalize(self, _close, self._idle)
         with self._translated(), self._connection() as db:
             self._prepare(db, table, schema)
+        self._is_prepared = True
 
     @contextmanager
     def transaction(self, write: bool = True, seconds: float | None = None) -> Iterator[sqlite3.Connection]:
@@ -156,6 +161,12 @@ class Database:
     @contextmanager
     def _connection(self) -> Iterator[_Connection]:
         """Return a context manager that yields a database connection for exclusive use by the calling thread."""
+        with self._memory_lock or nullcontext(), self._idle_connection() as db:
+            yield db
+
+    @contextmanager
+    def _idle_connection(self) -> Iterator[_Connection]:
+        """Return a context manager that yields an unused connection, or a new connection if all are in use."""
         # Connections are kept by process. They must not be used across a fork, because both processes would share the
         # same locks, and servers fork their workers after the file was opened.
         idle = self._idle.setdefault(os.getpid(), [])
@@ -166,15 +177,32 @@ class Database:
         try:
             yield db
         except BaseException:
-            db.close()  # rolls back uncommitted changes, regardless of the state of the transaction
+            if self._memory_lock:  # closing the connection would delete all data
+                db.rollback()
+                self._release(db, idle)
+            else:
+                db.close()  # rolls back uncommitted changes, regardless of the state of the transaction
             raise
+        self._release(db, idle)
+
+    def _release(self, db: _Connection, idle: list[_Connection]) -> None:
+        """Make a connection available again, or close it if :meth:`close` was called while it was in use.
+
+        Args:
+            db: The connection.
+            idle: The unused connections of this process.
+        """
         idle.append(db)
-        if self._idle.get(os.getpid()) is not idle:  # close() was called while this connection was in use
+        if self._idle.get(os.getpid()) is not idle:
             _close_each(idle)
 
     def _connect(self) -> _Connection:
         """Open a new connection. A missing file is created, and only its owner may read it."""
-        if self.path != ":memory:" and not os.path.exists(self.path):
+        if self._memory_lock:
+            if self._is_prepared:
+                message = "a database in memory exists only in the process that opened it, until it is closed"
+                raise self._unavailable(message, value=self.path, expected="the path of a file")
+        elif not os.path.exists(self.path):
             with suppress(OSError):  # let SQLite report the error
                 os.close(os.open(self.path, os.O_CREAT | os.O_WRONLY, 0o600))
         return sqlite3.connect(
@@ -363,10 +391,10 @@ class SqliteSessionStore(SessionStore):
     """A store for search sessions in an SQLite file, which all threads and processes of a machine can share.
 
     Deleted sessions are overwritten in the file, and removed from its write-ahead log. If other processes prevent the
-    latter, :meth:`purge` repeats it. A service purges once a minute while sessions change.
+    latter, the next :meth:`purge` repeats it. A service purges once a minute while sessions change.
 
     Args:
-        path: The path of the file, or ``:memory:`` for an empty store that only the calling thread may use.
+        path: The path of the file, or ``:memory:`` for an empty store that only this object can use.
         durable: Whether each write waits until the data is on the disk. Otherwise a power failure may lose the latest
             changes.
 
@@ -382,7 +410,7 @@ class SqliteSessionStore(SessionStore):
         except SessionsUnavailable as error:
             expected = error.expected or "a file of sessions"
             raise BadInput(error.message, value=path, expected=expected) from error
-        if path != ":memory:":  # an empty store in memory, for one thread, is lost with its connection
+        if path != ":memory:":  # a store in memory is lost with its connection
             self.close()
 
     def read(self, id: str, wait: bool = True) -> SessionRecord | None:

@@ -34,7 +34,7 @@ def open_engine(url: str) -> Engine:
         from resift.plugin.opensearch.engine import OpenSearchEngine
 
         return OpenSearchEngine(url)
-    if url == ":memory:":  # SQLite would open a separate empty database in each thread
+    if url == ":memory:":  # the UBI log and other processes could not read it
         raise BadInput("documents cannot be kept in memory only", value=url, expected="a file, such as /tmp/try.db")
     from resift.embedded.engine import SqliteEngine
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ from resift.contracts.session_store import SessionRecord
 from resift.contracts.ubi import EVENTS, QUERIES
 from resift.embedded import database
 from resift.embedded.database import SqliteSessionStore, SqliteUbiLog
+from resift.errors import SessionsUnavailable
 from resift.feedback.judgements import Judgement
 from resift.reranker import Config, create_app
 from resift.sessions.sessions import Sessions
@@ -187,6 +189,24 @@ def test_only_purge_erases_if_nothing_was_deleted(service: Service, monkeypatch:
         result = CliRunner().invoke(main, ["sessions", "delete", "--index", "none", *where])
         assert (result.exit_code, result.stderr) == (0, "")
         assert CliRunner().invoke(main, ["sessions", "purge", *where]).exit_code == 3
+
+
+def test_threads_share_a_store_in_memory() -> None:
+    barrier = threading.Barrier(4)
+
+    def write(thread: int) -> None:
+        barrier.wait()
+        for number in range(50):
+            assert store.write(f"{thread}-{number}", SessionRecord({}, 2e9, ["shop"]))
+
+    with closing(SqliteSessionStore(":memory:")) as store:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(write, range(4)))
+        with pytest.raises(SessionsUnavailable, match="no such column"):
+            store._database.delete(("DELETE FROM session_log", ()), ("DELETE FROM session_log WHERE none", ()))
+        assert len([*store.scan()]) == 200
+    with pytest.raises(SessionsUnavailable, match="a database in memory exists only"):
+        store.read("0-0")
 
 
 def test_copies_of_moved_rows_are_erased(tmp_path: Path) -> None:
