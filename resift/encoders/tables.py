@@ -134,5 +134,8 @@ def plain_mean_table(model: Model) -> WordVectors:
     """
     if not model.is_plain_mean or getattr(model, "centre", None) is not None:
         message = f"the vectors of {model.name} are not means of word vectors"
-        raise BadInput(message, value=model.name, expected="a model of kind mean")
+        expected = "a model of kind mean"
+        if model.blocks > 1:
+            expected += " without mixed vectors, such as resift train self writes"
+        raise BadInput(message, value=model.name, expected=expected)
     return model.table

@@ -16,7 +16,7 @@ from scipy.sparse import csr_matrix
 from resift import Model, WordVectors, build_model
 from resift.arrays import Floats
 from resift.encoders.registry import load_model
-from resift.encoders.tables import build_table
+from resift.encoders.tables import build_table, plain_mean_table
 from resift.errors import BadInput, MissingExtra
 from resift.ingest.readers import Files
 from resift.vectors.similarity import unit_rows
@@ -339,6 +339,9 @@ def test_an_index_gets_mixed_vectors(table: WordVectors) -> None:
     assert model is not None
     assert model.blocks == 2
     assert model.table.info["adapted"]["options"]["mixed"]
+    with pytest.raises(BadInput) as refused:
+        plain_mean_table(model)
+    assert refused.value.expected == "a model of kind mean without mixed vectors, such as resift train self writes"
 
 
 def test_a_system_that_cannot_adapt_has_a_note(table: WordVectors) -> None:
