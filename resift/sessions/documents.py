@@ -165,7 +165,7 @@ def is_about_person(name: str) -> bool:
     [True, True, True, False, True]
     """
     words = [word.lower() for word in _WORDS_OF_NAME.findall(name)]
-    words = [word if word in _PERSONS | _DETAILS else word.removesuffix("s") for word in words]
+    words = [word if word in _PERSONS or word in _DETAILS else word.removesuffix("s") for word in words]
     if tuple(words[-2:]) in _PERSON_NAMES:
         return True
     while words and words[-1] in _DETAILS:

@@ -500,16 +500,16 @@ class _Training:
         target_batches = [target.batches(options.sentence_batch, self.rng) for target in self.targets]
         for step, (number, positions) in enumerate(self.plan):
             source, pair_texts = self.sources[number], 2 * len(positions)
-            chosen = [next(batches) for batches in target_batches]
+            drawn = [next(batches) for batches in target_batches]
             texts = [source.queries[positions], source.documents[positions]]
-            texts += [target.counts[rows_of] for target, rows_of in zip(self.targets, chosen, strict=True)]
+            texts += [target.counts[batch] for target, batch in zip(self.targets, drawn, strict=True)]
             words, counts = used_columns(vstack(texts, format="csr"))
             rows, logs = table[words], log_weights[words]
             _, by_row, by_log = info_nce_gradients(counts[:pair_texts], rows, logs, options.temperature)
             start = pair_texts
-            for target, rows_of in zip(self.targets, chosen, strict=True):
-                end = start + len(rows_of)
-                _, target_by_row, target_by_log = cosine_gradients(counts[start:end], target.units[rows_of], rows, logs)
+            for target, batch in zip(self.targets, drawn, strict=True):
+                end = start + len(batch)
+                _, target_by_row, target_by_log = cosine_gradients(counts[start:end], target.units[batch], rows, logs)
                 by_row = by_row + np.float32(target.weight) * target_by_row
                 by_log = by_log + np.float32(target.weight) * target_by_log
                 start = end

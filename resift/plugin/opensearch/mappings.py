@@ -197,10 +197,10 @@ def text_sources(mapping: dict[str, Any]) -> dict[str, tuple[str, ...]]:
             aliases.setdefault(str(field.get("path")), []).append(path)
     targets = {path: _copy_targets(field) for path, field in fields.items()}
     sources = {}
-    for path, names in searchable.items():
+    for path, own_names in searchable.items():
         copies = [copy for target in targets[path] for copy in searchable.get(target, ())]
-        own = list(dict.fromkeys([*names, *copies]))
-        sources[path] = (*own, *(alias for name in own for alias in aliases.get(name, ())))
+        names = list(dict.fromkeys([*own_names, *copies]))
+        sources[path] = (*names, *(alias for name in names for alias in aliases.get(name, ())))
     all_targets = {target for copied in targets.values() for target in copied}
     texts = {path: sources[path] for path, names in searchable.items() if names}
     if texts.keys() <= all_targets:
@@ -239,7 +239,7 @@ def _names(path: str, field: dict[str, Any], types: Sequence[str]) -> list[str]:
         types: The names of the types.
     """
     candidates = {path: field, **{f"{path}.{name}": inner for name, inner in field.get("fields", {}).items()}}
-    return [name for name, own in candidates.items() if own.get("type") in types and own.get("index", True)]
+    return [name for name, inner in candidates.items() if inner.get("type") in types and inner.get("index", True)]
 
 
 def _copy_targets(field: dict[str, Any]) -> list[str]:
