@@ -151,7 +151,7 @@ EQUIVALENT = {
     ): "it limits the memory and does not change the vectors",
     (
         "resift/encoders/model.py",
-        "if not self._is_mean or not isinstance(text, str) or (len(text) >= _MAX_SHORT_TEXT):",
+        "if not is_mean or not isinstance(text, str) or (len(text) >= _MAX_SHORT_TEXT):",
     ): "it limits the memory and does not change the vectors",
     (
         "resift/encoders/model.py",

@@ -207,12 +207,8 @@ class Model:
     @cached_property
     def is_plain_mean(self) -> bool:
         """Whether a text's vector is just the weighted mean of its word vectors, scaled to length 1."""
-        return self._is_mean and self.blocks == 1
-
-    @cached_property
-    def _is_mean(self) -> bool:
-        """Whether a text's vector is the weighted mean of its word vectors, after each block is scaled to length 1."""
-        return self.pool == "mean" and self.similarity == "cosine" and not self._changes_pooled
+        is_mean = self.pool == "mean" and self.similarity == "cosine"
+        return is_mean and self.blocks == 1 and not self._changes_pooled
 
     @cached_property
     def _changes_pooled(self) -> bool:
@@ -304,7 +300,8 @@ class Model:
             characters, or if a mask, a head or segments change the mean of the word vectors.
         """
         # Gathering all rows of a long text at once would need about 1,000 times its memory.
-        if not self._is_mean or not isinstance(text, str) or len(text) > _MAX_SHORT_TEXT:
+        is_mean = self.is_plain_mean or (self.blocks > 1 and not self._changes_pooled)
+        if not is_mean or not isinstance(text, str) or len(text) > _MAX_SHORT_TEXT:
             return None
         rows = [row for row in map(self.table.index.__getitem__, tokenize(text)) if row >= 0]
         if not rows:
