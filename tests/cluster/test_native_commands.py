@@ -198,7 +198,8 @@ def restart(node: Any, home: Path) -> None:
 
 def attach(url: str, *flags: str) -> str:
     """Attach the index, and return the output of the command."""
-    done = CliRunner().invoke(main, ["attach", "spread", "--engine", url, *flags])
+    with alone_at(8080):  # so that no other test runs a service there
+        done = CliRunner().invoke(main, ["attach", "spread", "--engine", url, *flags])
     # The status is 3 because no service runs.
     assert done.exit_code == (0 if "--dry-run" in flags else 3), done.output
     return done.output
