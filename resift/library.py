@@ -38,6 +38,7 @@ from resift.service.bodies import Search
 from resift.service.config import Config
 from resift.service.connect import open_engine, open_session_store
 from resift.service.search_service import SearchService, session_summary
+from resift.sessions.documents import readable_text
 from resift.sessions.sessions import Sessions, StoredSession, check_id
 from resift.vectors.packaged import DEFAULT_MODEL
 
@@ -508,7 +509,8 @@ class Session:
         new = [hit for hit in hits if hit.id not in judged][: max(0, budget - len(judged))]
         if not new:
             return self._explanation(session, explain)
-        scores = list(score(self._query, [document_text(hit.source, self.index.fields) for hit in new]))
+        info = self._service.info(self.index.name)
+        scores = list(score(self._query, [readable_text(hit.source, info) for hit in new]))
         if len(scores) != len(new):
             message = f"score returned {len(scores)} scores for {len(new)} texts"
             raise BadInput(message, value=scores, expected=f"{len(new)} numbers")

@@ -116,6 +116,14 @@ class IndexInfo:
     bags: str | None = None
     text_sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
+    @property
+    def read_fields(self) -> tuple[str, ...]:
+        """The fields in the ``_source`` of documents that contain texts. Empty if they are unknown.
+
+        In an index without vectors of Resift, these are the fields that fill the text fields of the mapping.
+        """
+        return self.fields or tuple(self.text_sources)
+
     def find_model(self, model: ModelDescription) -> IndexInfo | None:
         """Find the description of the vectors that an embedding model has written to this index.
 

@@ -23,10 +23,10 @@ from resift.encoders.model import Model
 from resift.errors import ModelNotFound
 from resift.feedback.explain import explain_moves
 from resift.query.body import Query
-from resift.query.dsl import document_text
 from resift.rewriting.outcome import Rewritten
 from resift.service.bodies import Search
 from resift.service.cards import CardFields
+from resift.sessions.documents import readable_text
 
 Hits = list[dict[str, Any]]
 HitKey = tuple[str, str]
@@ -163,7 +163,7 @@ def _reranked_hit(hit: dict[str, Any], score: float, name: str, support: float) 
 
 
 def _texts(engine: Engine, parsed: ParsedSearch, hits: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the text of each hit's document for the reranker. It consists of the text fields of the index.
+    """Return the text of each hit's document for the reranker (see :func:`readable_text`).
 
     If the search body restricts the fields in its hits, for example with ``_source``, the whole documents are fetched.
 
@@ -174,13 +174,13 @@ def _texts(engine: Engine, parsed: ParsedSearch, hits: Sequence[dict[str, Any]])
     """
     info = parsed.info
     if parsed.query.body.keys().isdisjoint(("_source", "stored_fields")):
-        return [document_text(hit.get("_source", {}), info.fields) for hit in hits]
+        return [readable_text(hit.get("_source", {}), info) for hit in hits]
     sources: dict[HitKey, dict[str, Any]] = {}
     for index in dict.fromkeys(hit["_index"] for hit in hits):
         ids = [hit["_id"] for hit in hits if hit["_index"] == index]
         documents = engine.documents(index, ids, parsed.search.headers, info.vector_field)
         sources |= {(index, id): source for id, (source, _) in documents.items()}
-    return [document_text(sources.get(hit_key(hit), {}), info.fields) for hit in hits]
+    return [readable_text(sources.get(hit_key(hit), {}), info) for hit in hits]
 
 
 def _demoted(rewritten: Rewritten, hits: Sequence[dict[str, Any]]) -> NDArray[np.bool_]:

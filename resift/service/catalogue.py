@@ -15,11 +15,12 @@ from resift.contracts.documents import IndexInfo, ModelDescription
 from resift.contracts.engine import Engine, Headers
 from resift.errors import BadInput, EngineError, ModelMismatch, NotFound
 from resift.feedback.explain import title_of
-from resift.query.dsl import Body, document_text, values_of
+from resift.query.dsl import Body, values_of
 from resift.query.questions import question_clause
 from resift.service.bodies import filtered
 from resift.service.cards import ROLES, Bound, CardFields, choose_card_fields
 from resift.service.served_indices import ServedIndices
+from resift.sessions.documents import readable_text
 from resift.text import ANALYZER_STOP_WORDS, FUNCTION_WORDS, plain_text
 
 log = logging.getLogger(__name__)
@@ -172,7 +173,7 @@ class Catalogue:
             sources: The ``_source`` of the sampled documents.
             headers: The caller's HTTP headers, which are passed on to the engine.
         """
-        texts = [document_text(source, info.fields) for source in sources]
+        texts = [readable_text(source, info) for source in sources]
         titles = [_title(source, fields) or title_of(text) for source, text in zip(sources, texts, strict=True)]
         candidates = example_queries(titles, texts)
         clauses = [question_clause(query, info.fields) for query in candidates]

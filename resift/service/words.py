@@ -21,8 +21,9 @@ from resift.contracts.engine import Engine, Headers
 from resift.encoders.model import Model
 from resift.errors import ResiftError
 from resift.memory import release_memory
-from resift.query.dsl import Body, document_text, text_clause, values_of
+from resift.query.dsl import Body, text_clause, values_of
 from resift.service.cards import title_field
+from resift.sessions.documents import readable_text
 from resift.spelling import Speller
 from resift.text import FUNCTION_WORDS, plain_text, tokenize
 from resift.vectors.packaged import DEFAULT_MODEL, load_vectors
@@ -247,7 +248,7 @@ class SampledWords:
         words = IndexWords(Speller({}), None, self.clock())
         try:
             sources = self._sources(info, headers)
-            texts = (document_text(source, info.fields)[:_MAX_DOCUMENT_CHARACTERS] for source in sources)
+            texts = (readable_text(source, info)[:_MAX_DOCUMENT_CHARACTERS] for source in sources)
             # Equal words of different documents become the same string. Otherwise they would need about 20 MB.
             known: dict[str, str] = {}
             documents = [
@@ -274,7 +275,7 @@ class SampledWords:
             info: The names and fields of the index.
             headers: The caller's HTTP headers, which are passed on to the engine.
         """
-        fields = list(info.fields) or True
+        fields = list(info.read_fields) or True
         hits = self.engine.sample(info.name, _FIRST_DOCUMENTS, fields, headers=headers).hits
         mean_size = sum(len(str(hit.get("_source"))) for hit in hits) // max(1, len(hits))
         count = min(_MAX_DOCUMENTS, _MAX_CHARACTERS // max(1, mean_size))
@@ -320,7 +321,7 @@ def _titles(sources: Sequence[Mapping[str, Any]], info: IndexInfo) -> list[str]:
         sources: The ``_source`` of the sampled documents.
         info: The names and fields of the index. If the name of no field suggests a title, the result is empty.
     """
-    name = title_field(info.fields)
+    name = title_field(info.read_fields)
     if name is None:
         return []
     titles = (plain_text(str(value)).strip() for source in sources for value in values_of(source, name))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -119,18 +119,61 @@ def source_texts(source: Mapping[str, Any], info: IndexInfo) -> tuple[SourceText
     if info.fields:
         fields = [name for name in info.fields if not is_about_person(name)] or info.fields
         return (SourceText((), document_text(source, fields)[:_MAX_TEXT]),)
-    # Without a mapping, the text fields are unknown.
-    sources = info.text_sources or {name: (name,) for name, value in source.items() if isinstance(value, str)}
-    texts = (
-        SourceText(sources[path], _without_addresses(document_text(source, [path]))) for path in _learned_paths(sources)
-    )
-    return tuple(text for text in texts if text.text.strip())
+    sources = _text_sources(source, info)
+    return tuple(_texts_of(source, sources, _learned_paths(sources)))
+
+
+def readable_text(source: Mapping[str, Any], info: IndexInfo) -> str:
+    r"""Return the text of a document that spelling corrections, related words and the reranking of hits read.
+
+    These are the texts of :func:`source_texts` and those of fields about persons, because a query can name a person.
+
+    Args:
+        source: The ``_source`` of the document.
+        info: The names and fields of the index.
+
+    >>> info = IndexInfo("films", (), None, None, None, text_sources={"by": ("by",), "film.title": ("film.title",)})
+    >>> readable_text({"by": "Bo", "film": {"title": "Fire"}, "kind": "drama"}, info)
+    'Fire\nBo'
+    """
+    if info.fields:
+        return document_text(source, info.fields)
+    sources = _text_sources(source, info)
+    return "\n".join([text.text for text in _texts_of(source, sources, _titles_first(sources))])
+
+
+def _text_sources(source: Mapping[str, Any], info: IndexInfo) -> Mapping[str, tuple[str, ...]]:
+    """Return the fields with the texts of a document, each with the names by which queries search its text.
+
+    Without a mapping, the text fields are unknown. These are then all strings at the top level of the document.
+    """
+    return info.text_sources or {name: (name,) for name, value in source.items() if isinstance(value, str)}
+
+
+def _texts_of(
+    source: Mapping[str, Any], sources: Mapping[str, tuple[str, ...]], paths: Sequence[str]
+) -> Iterator[SourceText]:
+    """Yield the texts in some fields of a document, without addresses. Fields without a text are skipped.
+
+    Args:
+        source: The ``_source`` of the document.
+        sources: For the path of each field, the names by which queries search its text.
+        paths: The paths of the fields to read.
+    """
+    for path in paths:
+        text = _without_addresses(document_text(source, [path]))
+        if text.strip():
+            yield SourceText(sources[path], text)
 
 
 def _learned_paths(paths: Collection[str]) -> list[str]:
     """Return the names of text fields without fields about persons. Titles come first."""
-    learned = [path for path in paths if not is_about_person(path)] or list(paths)
-    return sorted(learned, key=lambda path: path.rpartition(".")[2].lower() not in TITLE_NAMES)
+    return _titles_first([path for path in paths if not is_about_person(path)] or paths)
+
+
+def _titles_first(paths: Collection[str]) -> list[str]:
+    """Return names of fields in their order, but titles first."""
+    return sorted(paths, key=lambda path: path.rpartition(".")[2].lower() not in TITLE_NAMES)
 
 
 def join_texts(texts: Sequence[SourceText], text_fields: Collection[str] = ()) -> str:

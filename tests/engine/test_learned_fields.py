@@ -1,4 +1,7 @@
-"""In an index without vectors, sessions learn from the text fields that queries search, also inside objects."""
+"""In an index without vectors, the text fields of the mapping are read, also inside objects.
+
+Sessions learn from the text fields that queries search.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,10 @@ from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
-from service_app import post
+from service_app import post, wait_for_sample
 
 from resift import Model
+from resift.encoders.dynamax import DynaMax
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker import Config, create_app
@@ -45,19 +49,23 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
 }
 
 
-def filled(cluster: OpenSearchEngine, mappings: dict[str, Any], ids: list[str]) -> str:
-    """Return the name of a new index that contains some of the documents."""
+def filled(cluster: OpenSearchEngine, mappings: dict[str, Any], documents: dict[str, dict[str, Any]]) -> str:
+    """Return the name of a new index that contains some documents."""
     name, request = f"learned-{uuid.uuid4().hex[:8]}", Cluster(cluster).request
     settings = {"number_of_shards": 1, "number_of_replicas": 0}
     request("PUT", f"/{name}", {"settings": settings, "mappings": mappings})
-    lines = [line for id in ids for line in (json.dumps({"index": {"_id": id}}), json.dumps(DOCUMENTS[id]))]
+    lines = [line for id in documents for line in (json.dumps({"index": {"_id": id}}), json.dumps(documents[id]))]
     request("POST", f"/{name}/_bulk", "\n".join(lines) + "\n", refresh="true")
     return name
 
 
+def only(id: str) -> dict[str, dict[str, Any]]:
+    return {id: DOCUMENTS[id]}
+
+
 @pytest.fixture(scope="module")
 def packages(cluster: OpenSearchEngine) -> Iterator[str]:
-    name = filled(cluster, {"properties": PACKAGES}, list(DOCUMENTS))
+    name = filled(cluster, {"properties": PACKAGES}, DOCUMENTS)
     yield name
     cluster.drop_if_exists(name)
 
@@ -106,7 +114,7 @@ def test_an_alias_of_indices_with_different_mappings(
     cluster: OpenSearchEngine, client: FlaskClient, packages: str
 ) -> None:
     text = {"properties": {"name": KEYWORD, "section": KEYWORD, "pkg": {"properties": {"description": KEYWORD}}}}
-    other = filled(cluster, {"dynamic": False, **text}, ["mpv"])
+    other = filled(cluster, {"dynamic": False, **text}, only("mpv"))
     try:
         assert explained(client, other, "mpv") == {"mpv", "video", "viewer", "films"}  # there is no text field
         alias = f"learned-{uuid.uuid4().hex[:8]}"
@@ -118,12 +126,57 @@ def test_an_alias_of_indices_with_different_mappings(
 
 
 def test_a_source_without_some_fields(cluster: OpenSearchEngine, client: FlaskClient) -> None:
-    filtered = filled(cluster, {"_source": {"excludes": ["tags", "reviews"]}, "properties": PACKAGES}, ["feh"])
+    filtered = filled(cluster, {"_source": {"excludes": ["tags", "reviews"]}, "properties": PACKAGES}, only("feh"))
     stored = {"name": {**KEYWORD, "fields": {"text": {**TEXT, "store": True}}}, "section": {**KEYWORD, "store": True}}
-    hidden = filled(cluster, {"_source": {"enabled": False}, "properties": stored}, ["feh"])
+    hidden = filled(cluster, {"_source": {"enabled": False}, "properties": stored}, only("feh"))
     try:
         assert explained(client, filtered, "feh") == {"feh", "viewer", "pictures"}
         assert explained(client, hidden, "feh") == {"feh"}
     finally:
         cluster.drop_if_exists(filtered)
         cluster.drop_if_exists(hidden)
+
+
+@pytest.fixture(scope="module")
+def fires(cluster: OpenSearchEngine) -> Iterator[str]:
+    """Return an index of two documents, whose texts are in objects, and whose other fields are strings, too."""
+    kept = {"pkg": {"properties": {"description": TEXT}}, "reviews": PACKAGES["reviews"], "tags": TEXT}
+    documents: dict[str, dict[str, Any]] = {
+        "bush": {"pkg": {"description": "fire in the bush"}, "reviews": [{"comment": "smoke"}], "section": "army"},
+        "army": {"pkg": {"description": "army fire"}, "tags": ["https://smoke.example"], "section": "smoke forest"},
+    }
+    name = filled(cluster, {"properties": {**kept, "section": KEYWORD}}, documents)
+    yield name
+    cluster.drop_if_exists(name)
+
+
+def suggestion(client: FlaskClient, index: str, text: str) -> str | None:
+    """Return the corrected query of a search that is repeated after the words of the index were sampled."""
+    post(client, "/v1/search", index=index, query=text)
+    wait_for_sample()
+    corrected: str | None = post(client, "/v1/search", index=index, query=text)["resift"].get("did_you_mean")
+    return corrected
+
+
+def test_spelling_titles_and_related_words_come_from_text_fields(
+    client: FlaskClient, packages: str, fires: str
+) -> None:
+    misspelt, corrected = "photografs slidshow linxu grafics exmple", "photographs slideshow linxu grafics example"
+    assert suggestion(client, packages, misspelt) == corrected
+    assert suggestion(client, fires, "smoek bsuh forrest") == "smoke bush forrest"
+    service = client.application.extensions["resift"]
+    assert set(service.words.get(service.info(packages)).titles) == {"feh", "eog", "mpv"}
+    assert set(service.words.get(service.info(fires)).vocabulary.words) == {"fire", "bush", "smoke", "army"}
+
+
+@pytest.mark.parametrize("body", [{}, {"_source": ["section"]}], ids=["documents", "some of their fields"])
+def test_hits_are_reranked_by_their_text_fields(
+    client: FlaskClient, fires: str, model: Model, body: dict[str, Any]
+) -> None:
+    text = "smoke and fire"
+    search = {"query": {"match": {"pkg.description": text}}, **body}
+    answer = post(client, "/v1/search", index=fires, query=search, method="dynamax")
+    texts = {"bush": "fire in the bush\nsmoke", "army": "army fire"}
+    expected = dict(zip(texts, DynaMax(model.table).scores(text, list(texts.values())).tolist(), strict=True))
+    similarities = {hit["_id"]: hit["resift"]["similarity"] for hit in answer["hits"]["hits"]}
+    assert similarities == pytest.approx(expected, abs=1e-4)

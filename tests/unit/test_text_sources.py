@@ -8,7 +8,7 @@ import pytest
 
 from resift.contracts.documents import IndexInfo
 from resift.plugin.opensearch.mappings import text_sources
-from resift.sessions.documents import is_about_person, join_texts, source_texts
+from resift.sessions.documents import is_about_person, join_texts, readable_text, source_texts
 
 TEXT, KEYWORD = {"type": "text"}, {"type": "keyword"}
 PACKAGES: dict[str, Any] = {
@@ -133,6 +133,19 @@ def test_an_alias_has_the_text_fields_of_all_its_indices() -> None:
     info = info_of(sources_of(title=TEXT), sources_of(title={**KEYWORD, "fields": {"text": TEXT}}, body=TEXT))
     assert info.text_sources == {"title": ("title", "title.text"), "body": ("body",)}
     assert learned({"body": "Smoke", "title": "Fire", "kind": "news"}, info) == ["Fire", "Smoke"]
+
+
+def test_other_readers_also_read_fields_about_persons() -> None:
+    assert readable_text(DOCUMENT, info_of(sources_of(**PACKAGES))).split("\n") == [
+        *("feh", "Bo", "Shows pictures.", "fast", "small", "simple", "image viewer", "photo"),
+        "Ann Example <ann@example.org>",
+    ]
+    info = info_of(sources_of(**PACKAGES), fields=("pkg.description", "maintainer", "section"))
+    assert readable_text(DOCUMENT, info) == "Shows pictures.\nAnn Example <ann@example.org>\ngraphics"
+
+
+def test_without_a_mapping_the_strings_at_the_top_level_are_read() -> None:
+    assert readable_text({"kind": "news", "title": "Fire", "a": {"b": "Smoke"}, "n": 1}, info_of({})) == "Fire\nnews"
 
 
 def test_an_index_with_vectors_learns_from_the_fields_that_are_encoded() -> None:
