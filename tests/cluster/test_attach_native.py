@@ -37,6 +37,7 @@ from resift.plugin.cluster.native_plugin import NativePlugin
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations.attach_searches import NATIVE_COST, SearchAttachment
 from resift.plugin.operations.native_status import native_rows
+from resift.plugin.operations.search_status import search_rows
 from resift.version import __version__
 
 __all__ = ["made", "own", "shop"]
@@ -219,6 +220,42 @@ def test_a_data_stream_stays_attached_after_a_rollover(
     assert follows_session(shop, name, stream)
     resift_command("detach", stream, opensearch_url)
     assert pipeline(shop, name) is None
+
+
+def test_an_alias_that_moves_to_another_index_is_reported(
+    shop: Index, service: RealService, made: list[str], opensearch_url: str
+) -> None:
+    alias, second, pipeline_name = f"{shop.name}-odd", f"{shop.name}-second", f"resift-{shop.name}-odd"
+    vectors = ("--vectors", "--no-adapt", "--force")
+    attach(shop, opensearch_url, service, *vectors, of=alias)
+    attach(shop, opensearch_url, service, "--default-pipelines", of=alias)
+    mark(service, shop, alias)
+    assert follows_session(shop, None, alias)
+    assert list(search_rows(shop.cluster)) == []
+    shop.cluster.request("PUT", f"/{second}", {"mappings": {"properties": {"text": {"type": "text"}}}})
+    made.append(f"/{second}")
+    shop.cluster.request("PUT", f"/{second}/_doc/1", {"text": "the river and the forest"}, refresh="true")
+    move = [{"remove": {"index": shop.name, "alias": alias}}, {"add": {"index": second, "alias": alias}}]
+    shop.cluster.request("POST", "/_aliases", {"actions": move})
+
+    index_row, alias_row = search_rows(shop.cluster)
+    assert (index_row.name, alias_row.kind, alias_row.name) == (second, "alias", alias)
+    assert index_row.state.endswith(f", with which {alias} is attached: sessions use words alone")
+    assert index_row.fix == f"resift attach {alias} --vectors --model DIR of that model"
+    assert alias_row.state == (
+        f"was attached with the default pipeline {pipeline_name}, which {second} does not have: "
+        f"searches that name no pipeline ignore their session"
+    )
+    assert alias_row.fix == f"resift attach {alias} --default-pipelines"
+    resift_command(*alias_row.fix.split()[1:3], opensearch_url, *alias_row.fix.split()[3:])
+    assert [row.name for row in search_rows(shop.cluster)] == [second]
+    assert follows_session(shop, None, alias)
+    attach(shop, opensearch_url, service, *vectors, of=alias)
+    assert list(search_rows(shop.cluster)) == []
+
+    set_default(shop, None)
+    resift_command("detach", alias, opensearch_url)
+    assert pipeline(shop, pipeline_name) is None
 
 
 def test_settings_that_a_user_adds_to_the_processor_stay(

@@ -15,7 +15,11 @@ NATIVE = Rewriter(
 ML_INFERENCE = Rewriter("resift", "shop", model="0123", defaults={"shop": None}, base=None)
 
 
-@pytest.mark.parametrize("rewriter", [NATIVE, replace(NATIVE, urls=("http://a", "http://b")), ML_INFERENCE], ids=str)
+@pytest.mark.parametrize(
+    "rewriter",
+    [NATIVE, replace(NATIVE, urls=("http://a", "http://b")), replace(NATIVE, model="0123"), ML_INFERENCE],
+    ids=str,
+)
 def test_everything_that_detaching_needs_is_in_the_processor(rewriter: Rewriter) -> None:
     body = {"request_processors": [rewriter.processor("model-id")[0]]}
     assert Rewriter.read(body) == rewriter

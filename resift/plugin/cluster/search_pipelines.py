@@ -34,7 +34,8 @@ NO_PIPELINE = "_none"  # the value of the setting for no pipeline
 REFUSED_SEARCHES = "OpenSearch refuses searches that name a missing pipeline"
 _ML_INFERENCE, _PROCESSORS = "ml_inference", "request_processors"
 _RECORD = re.compile(
-    r"(?:attached: (?P<index>\".*\"); )?copy of (?P<base>null|\".*\"); default pipelines before: (?P<defaults>\{.*\})$"
+    r"(?:attached: (?P<index>\".*\"); )?(?:vectors: (?P<model>\w+); )?"
+    r"copy of (?P<base>null|\".*\"); default pipelines before: (?P<defaults>\{.*\})$"
 )
 # Settings of the native processor that a user may add in the pipeline, and that an update preserves.
 _USER_SETTINGS = ("timeout", "key_file")
@@ -61,8 +62,8 @@ class Rewriter:
         installation: The name of the installation (the resources that ``resift install`` created) whose remote model
             the processor calls. "" for the native processor, which calls the service itself.
         index: The name that was passed to ``resift attach``: an index, an alias, a pattern or a data stream.
-        model: The hash of the model whose vectors are used, or "" for lexical searches only. Always "" for the native
-            processor, which leaves this choice to the service.
+        model: The hash of the model whose vectors are used, or "" for lexical searches only. With the native processor,
+            the service makes this choice, and the record only says with which model the index was attached.
         defaults: The default search pipelines that the indices had before attaching, by index name. None stands for no
             default pipeline.
         base: The name of the pipeline of which this pipeline is a copy, or None.
@@ -104,7 +105,7 @@ class Rewriter:
         if "url" in settings:
             assert record is not None  # a native processor without a record belongs to the user
             urls = settings["url"] if isinstance(settings["url"], list) else [settings["url"]]
-            return cls("", json.loads(record["index"]), "", defaults, base, tuple(urls))
+            return cls("", json.loads(record["index"]), record["model"] or "", defaults, base, tuple(urls))
         parameters = settings["model_config"]
         return cls(settings["tag"], parameters["index"], parameters.get("model", ""), defaults, base)
 
@@ -126,7 +127,8 @@ class Rewriter:
         stamp = Stamp(__version__, self.model or "any", content)
         record = f"copy of {json.dumps(self.base)}; default pipelines before: {json.dumps(dict(self.defaults))}"
         if self.is_native:
-            record = f"attached: {json.dumps(self.index)}; {record}"
+            vectors = f"vectors: {self.model}; " if self.model else ""
+            record = f"attached: {json.dumps(self.index)}; {vectors}{record}"
         description = f"{stamp} (resift detach {self.index} takes it out); {record}"
         return fill(template, {**values, "stamp": description}), stamp
 

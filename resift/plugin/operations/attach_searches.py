@@ -364,11 +364,12 @@ class SearchAttachment:
         users = ", ".join(f"{use.kind} {use.name}" for use in self.other_uses[:_SHOWN_USES])
         return f", a copy of {self.copied_pipeline}, which is also used by {users}"
 
-    def run_native(self, urls: tuple[str, ...]) -> SearchPipeline:
+    def run_native(self, urls: tuple[str, ...], model: str = "") -> SearchPipeline:
         """Add the processor of Resift's native plugin to the search pipeline, and change default pipelines as planned.
 
         Args:
             urls: The URLs at which the nodes reach the service.
+            model: The hash of the embedding model with whose vectors the indices are attached, or "".
 
         Returns:
             The changed pipeline.
@@ -376,7 +377,7 @@ class SearchAttachment:
         Raises:
             EngineError: If the cluster refuses a change, for example because a node lacks the plugin.
         """
-        return self._run(Rewriter("", self.name, urls=urls), "")
+        return self._run(Rewriter("", self.name, model, urls=urls), "")
 
     def run(self, installation: str, model_id: str, model: str = "") -> SearchPipeline:
         """Add the processor ``ml_inference`` to the search pipeline, and change default pipelines as planned.
@@ -466,7 +467,7 @@ class SearchPlan(Plan):
     def _run(self, progress: Progress, stop: Stop) -> Result:
         if self.route.install is not None:
             self.route.install.run()
-        pipeline = self.searches.run_native(self.route.urls) if self.route.is_native else self._run_ml_inference()
+        pipeline = self._run_native() if self.route.is_native else self._run_ml_inference()
         is_tested = True
         try:
             error = pipeline.rewriting_error()
@@ -490,6 +491,18 @@ class SearchPlan(Plan):
             route=self.route.name,
             rewritten=not error,
         )
+
+    def _run_native(self) -> SearchPipeline:
+        """Carry out the plan with the processor of Resift's native plugin, and return the changed pipeline.
+
+        The processor records the model of the vectors. If no index has vectors any more, for example because an alias
+        has moved, the earlier record stays: ``resift doctor`` then reports the missing vectors.
+        """
+        models = {info.model or "" for record in self.with_vectors.values() for info in record.complete_vectors[:1]}
+        before = self.searches.current_processor
+        if not models and before is not None:
+            models.add(before.model)
+        return self.searches.run_native(self.route.urls, models.pop() if len(models) == 1 else "")
 
     def _run_ml_inference(self) -> SearchPipeline:
         """Carry out the plan with the processor ``ml_inference``, for a cluster without Resift's native plugin.

@@ -281,7 +281,8 @@ class AttachPlan(Plan):
             installation with the model.
         """
         if self.is_native:
-            return searches.run_native(service_urls(self.cluster, self.options.service, searches.current_processor))
+            urls = service_urls(self.cluster, self.options.service, searches.current_processor)
+            return searches.run_native(urls, model.hash)
         installation = find_installation(self.cluster, model.hash)
         if installation is None:
             return None

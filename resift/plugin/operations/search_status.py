@@ -9,7 +9,7 @@ from contextlib import suppress
 from resift.errors import NotFound
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_record import IndexRecord, read_records
-from resift.plugin.cluster.search_groups import LostDefault, lost_defaults, read_groups
+from resift.plugin.cluster.search_groups import LostDefault, SearchGroups, lost_defaults, read_groups
 from resift.plugin.cluster.search_pipelines import (
     SEARCH_PIPELINE_SETTING,
     PipelineBody,
@@ -28,7 +28,8 @@ def search_rows(cluster: Cluster) -> Iterator[StatusRow]:
 
     There is a row for each copy of a pipeline that is out of date, and for each index without the vectors that the
     searches of an attached alias, data stream or pattern use. There is also a row for each alias or other group of
-    indices whose searches lost their default pipeline, because only some of its indices are attached.
+    indices whose searches lost their default pipeline, because it refers to other indices than when it was attached, or
+    because only some of its indices are attached.
 
     Args:
         cluster: The connection to the cluster.
@@ -40,6 +41,7 @@ def search_rows(cluster: Cluster) -> Iterator[StatusRow]:
     yield from _copy_rows(pipelines, rewriters)
     yield from _unvectored_rows(cluster, rewriters)
     groups = read_groups(cluster, [rewriter.index for rewriter in rewriters.values()])
+    yield from _moved_rows(groups, rewriters)
     before = {index: original_default(index, now, pipelines) for index, now in groups.defaults.items()}
     attached = {index for index, now in groups.defaults.items() if now in rewriters}
     concerned = [group for group in groups.groups if not attached.isdisjoint(group.indices)]
@@ -58,8 +60,8 @@ def _copy_rows(pipelines: Mapping[str, PipelineBody], rewriters: Mapping[str, Re
 def _unvectored_rows(cluster: Cluster, rewriters: Mapping[str, Rewriter]) -> Iterator[StatusRow]:
     """Yield a row for each index that lacks the vectors with which its alias, data stream or pattern was attached.
 
-    This happens if an alias moves to another index, or if a data stream gets a new backing index. The processor of the
-    native plugin does not record a model, so its pipelines are left out.
+    This happens if an alias moves to another index, or if a data stream gets a new backing index. With the native
+    plugin, the service chooses the model, so only indices without any vectors are reported.
 
     Args:
         cluster: The connection to the cluster.
@@ -70,10 +72,32 @@ def _unvectored_rows(cluster: Cluster, rewriters: Mapping[str, Rewriter]) -> Ite
     for rewriter in with_vectors:
         with suppress(NotFound):  # reported as a pipeline without an index
             for index in cluster.engine.resolve(rewriter.index):
-                if records.get(index, IndexRecord(index)).find(rewriter.model) is None:
+                record = records.get(index, IndexRecord(index))
+                if not (record.complete_vectors if rewriter.is_native else record.find(rewriter.model)):
                     state = f"has no vectors of model {rewriter.model}, with which {rewriter.index} is attached"
                     fix = f"resift attach {shlex.quote(rewriter.index)} --vectors --model DIR of that model"
                     yield StatusRow("index", index, f"{state}: sessions use words alone", fix)
+
+
+def _moved_rows(groups: SearchGroups, rewriters: Mapping[str, Rewriter]) -> Iterator[StatusRow]:
+    """Yield a row for each name that was attached with its default pipeline, and whose indices no longer have it.
+
+    This happens if an alias moves to another index, because the default pipeline is a setting of the index.
+
+    Args:
+        groups: The groups of indices that are searched together, and the default pipelines of all indices.
+        rewriters: The settings of Resift's processors, by the name of their search pipeline.
+    """
+    for pipeline, rewriter in rewriters.items():
+        group = next((group for group in groups.groups if group.name == rewriter.index and group.indices), None)
+        if group is None or not rewriter.defaults or pipeline in map(groups.defaults.get, group.indices):
+            continue
+        state = (
+            f"was attached with the default pipeline {pipeline}, which {', '.join(group.indices)} does not have: "
+            f"searches that name no pipeline ignore their session"
+        )
+        fix = f"resift attach {shlex.quote(rewriter.index)} --default-pipelines"
+        yield StatusRow(group.kind, group.name, state, fix)
 
 
 def _lost_row(
