@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Hashable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextvars import copy_context
 from queue import SimpleQueue
 
@@ -96,10 +96,12 @@ class Loader:
         future = self.submit(key, work)
         if future is None or len(self._pending) > MAX_AWAITED:
             return False
-        try:
-            future.result(seconds)
-        except TimeoutError:
+        # Not ``future.result(seconds)``, whose TimeoutError cannot be told from one that the function raised. On Python
+        # 3.10, that TimeoutError is not the built-in exception either.
+        finished, _ = wait([future], seconds)
+        if not finished:
             return False
+        future.result()
         return True
 
     def _run(self, key: Hashable, work: Callable[[], object], future: Future[None]) -> None:

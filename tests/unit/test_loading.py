@@ -33,6 +33,14 @@ def test_errors_of_the_work_are_raised() -> None:
     assert loader.load("a", list, seconds=60)
 
 
+def test_a_time_limit_that_the_work_exceeded_is_an_error() -> None:
+    def work() -> None:
+        raise TimeoutError("the engine is slow")
+
+    with pytest.raises(TimeoutError, match="the engine is slow"):
+        started().load("a", work, seconds=60)
+
+
 def test_work_that_takes_long_goes_on_without_its_caller() -> None:
     loader, release, done = started(), threading.Event(), threading.Event()
 
