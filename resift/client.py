@@ -161,3 +161,8 @@ def _error(problem: dict[str, Any], status: int) -> ResiftError:
 def _pool() -> urllib3.PoolManager:
     """Return the pool of connections to the service, which all calls share. Failed requests are not repeated."""
     return urllib3.PoolManager(maxsize=_MAX_IDLE_CONNECTIONS, retries=False)
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    # A forked process that used the connections of its parent would read the responses to the parent's requests.
+    os.register_at_fork(after_in_child=_pool.cache_clear)
