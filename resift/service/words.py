@@ -120,7 +120,12 @@ class SampledWords:
         is_old = cached is None or self.clock() - cached.sampled_at > SAMPLE_SECONDS
         if is_old and self._sampling.acquire(blocking=False):
             thread = threading.Thread(target=self._sample, args=(info, headers), name=THREAD_NAME, daemon=True)
-            thread.start()
+            try:
+                thread.start()
+            except RuntimeError as error:  # the process may not start further threads
+                self._sampling.release()
+                log.warning("the words of index %r are not sampled: %s", info.name, error)
+                return cached
             if self.wait_seconds and cached is None:
                 thread.join(self.wait_seconds)
                 cached = self._cache.get(key)

@@ -242,3 +242,17 @@ def test_sampling_the_embedded_engine_needs_a_single_search(tmp_path: Path, mode
     wait_for_sample()
     assert words.suggest("forrest", info) == "forest"
     engine.close()
+
+
+def test_a_thread_that_cannot_start_does_not_prevent_later_samples(
+    service: SearchService, filled: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    info = service.info(filled)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        assert service.words.get(info) is None
+    assert "can't start new thread" in caplog.text
+    assert suggestion(service, filled, "bush fier") == "bush fire"
