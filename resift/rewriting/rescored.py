@@ -39,7 +39,14 @@ from resift.rewriting.obstacles import rescore_obstacle
 from resift.rewriting.options import Options
 from resift.rewriting.outcome import Note, Outcome, Rewritten
 from resift.rewriting.similarity import nearest_clauses, similarity_clause
-from resift.rewriting.words import average_boosts, query_length, related_word_clauses, word_clauses, word_room
+from resift.rewriting.words import (
+    average_boosts,
+    best_related_words,
+    query_length,
+    related_word_clauses,
+    word_clauses,
+    word_room,
+)
 
 # The maximum number of expansion words by which a widened query finds documents. More words find few more documents,
 # and cost more than the rest of the query.
@@ -131,12 +138,12 @@ class _Rewriter:
         room = word_room(self._clause_count, clauses_per_word)
         nearest = {} if self._text_query is None else knowledge.related_words
         # The query with related words contains its own words twice: the second time to recognise hits without them.
-        related_room = word_room(2 * self._clause_count, clauses_per_word) if nearest else room
-        self._related_words = related_word_clauses(nearest, fields, related_room - WIDENING_WORDS)
+        related_room = word_room(2 * self._clause_count, clauses_per_word) if nearest else 0
+        self._related_words = best_related_words(nearest, related_room - WIDENING_WORDS)
+        self._related_clauses = related_word_clauses(self._related_words, fields)
         self._room = room
-        if self._related_words:
-            self._room -= sum(len(weights) + 1 for weights in knowledge.related_words.values())
-        self._widening_count = 0 if self._text_query is None else min(WIDENING_WORDS, self._room)
+        # The related words leave room for the words that widen the query.
+        self._widening_count = 0 if self._text_query is None else min(WIDENING_WORDS, room)
 
     def _plan_documents(self) -> None:
         """Choose which judged documents the rewritten search treats differently, and store the choice in attributes.
@@ -168,8 +175,7 @@ class _Rewriter:
     @property
     def widened(self) -> list[str]:
         """The words of the index that were added to the query so that it finds more documents."""
-        nearest = self._knowledge.related_words if self._related_words else {}
-        return list(dict.fromkeys(word for weights in nearest.values() for word in weights))
+        return list(dict.fromkeys(word for weights in self._related_words.values() for word in weights))
 
     def with_words_in_query(self, is_ranked: bool) -> Body | None:
         """Build the search body for a search that OpenSearch cannot rescore.
@@ -207,7 +213,7 @@ class _Rewriter:
             The new search body. None if there is nothing to add, for example because the session has no feedback.
         """
         new_stages = self._new_stages()
-        if not new_stages and not (self._hidden or self._knowledge.expansion_words or self._related_words):
+        if not new_stages and not (self._hidden or self._knowledge.expansion_words or self._related_clauses):
             return None
         if not self.may_change_query:
             stages = rescore_stages(self._body, named_stages(new_stages))
@@ -232,14 +238,14 @@ class _Rewriter:
         if self._text_query is None:
             return named_bool(must=[self._raw], must_not=self._hidden)
         words = self._without_judged(self._words[: self._widening_count])
-        alternatives = [*self._related_words, *self._nearest(self._text_query)]
+        alternatives = [*self._related_clauses, *self._nearest(self._text_query)]
         if not self._knowledge.finds_enough:
             words, alternatives = [], [*alternatives, *words]
         if not words and not alternatives:
             return named_bool(must=[self._raw], must_not=self._hidden)
         clause, conditions, excluded = self._text_query
         if alternatives:
-            markers = [not_widened_marker(clause)] if self._related_words else []
+            markers = [not_widened_marker(clause)] if self._related_clauses else []
             clause = {"bool": {"should": [clause, *alternatives, *markers], "minimum_should_match": 1}}
         return named_bool(must=[clause], should=words, filter=conditions, must_not=[*excluded, *self._hidden])
 

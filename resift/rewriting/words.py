@@ -83,28 +83,40 @@ def word_clauses(weights: Mapping[str, float], fields: Sequence[str], length: fl
     return [text_clause(word, fields, boost=boost) for word, boost in boosts.items()]
 
 
-def related_word_clauses(
-    nearest: Mapping[str, Mapping[str, float]], fields: Sequence[str], max_words: int
-) -> list[Body]:
+def best_related_words(nearest: Mapping[str, Mapping[str, float]], max_words: int) -> dict[str, dict[str, float]]:
+    """Return the best related words of each query word, as many as a query has room for.
+
+    Related words are words of the index that are similar in meaning to a query word.
+
+    Args:
+        nearest: For each query word, its related words with their weights, best first.
+        max_words: The maximum number of words in the result, including the query words.
+
+    Returns:
+        For each query word, its best related words with their weights. Empty if ``max_words`` does not allow a related
+        word for every query word.
+
+    >>> best_related_words({"billing": {"invoice": 0.5, "fee": 0.4}, "crash": {"error": 0.6}}, 5)
+    {'billing': {'invoice': 0.5}, 'crash': {'error': 0.6}}
+    """
+    most = max_words // len(nearest) - 1 if nearest else 0
+    if most < 1:
+        return {}
+    return {word: dict(islice(weights.items(), most)) for word, weights in nearest.items()}
+
+
+def related_word_clauses(related: Mapping[str, Mapping[str, float]], fields: Sequence[str]) -> list[Body]:
     """Build a query clause for each query word that has related words, meaning index words of similar meaning.
 
     A clause matches documents that contain a related word but not the query word itself. If a document contains several
     related words, only the word with the highest score counts.
 
     Args:
-        nearest: For each query word, its related words with their weights, best first.
+        related: For each query word, its related words with their weights.
         fields: The searched fields. If empty, all fields are searched.
-        max_words: The maximum number of words in all clauses together, including the query words.
-
-    Returns:
-        The clauses. The list is empty if ``max_words`` does not allow a related word for every query word.
     """
-    most = max_words // len(nearest) - 1 if nearest else 0
-    if most < 1:
-        return []
     clauses: list[Body] = []
-    for word, weights in nearest.items():
-        best = dict(islice(weights.items(), most))
-        alternatives = {"dis_max": {"queries": word_clauses(best, fields)}}
+    for word, weights in related.items():
+        alternatives = {"dis_max": {"queries": word_clauses(weights, fields)}}
         clauses.append({"bool": {"must": [alternatives], "must_not": word_clauses({word: 1.0}, fields)}})
     return clauses

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from resift.query.body import parse
+from resift.query.clause_count import MAX_ENGINE_CLAUSES, ClauseCounter
 from resift.query.dsl import Body
 from resift.rewriting.clauses import WIDENED_NAME
 from resift.rewriting.knowledge import Knowledge
@@ -109,9 +112,39 @@ def test_the_best_related_word_counts_in_documents_without_the_query_word() -> N
     assert marker["bool"]["must"] == [{"bool": {"must_not": [{"match": {"text": "billing"}}], "_name": WIDENED_NAME}}]
 
 
-def test_related_words_stay_within_the_clause_limit_for_many_fields() -> None:
-    near = {f"word{n}": dict.fromkeys((f"other{m}" for m in range(24)), 0.5) for n in range(16)}
-    known = Knowledge(text=" ".join(near), fields=[f"f{n}" for n in range(20)], related_words=near)
-    query = parse({"query": {"match": {"text": known.text}}})
+@pytest.mark.parametrize("expansion_words", [0, 25])
+@pytest.mark.parametrize(
+    ("fields", "words", "related"), [(20, 16, 24), (20, 10, 4), (40, 3, 8), (60, 2, 24), (1, 16, 24)]
+)
+def test_related_words_stay_within_the_clause_limit_for_many_fields(
+    fields: int, words: int, related: int, expansion_words: int
+) -> None:
+    near = {f"word{n}": {f"other{n}x{m}": 0.5 for m in range(related)} for n in range(words)}
+    known = Knowledge(
+        text=" ".join(near),
+        fields=[f"f{n}" for n in range(fields)],
+        related_words=near,
+        expansion_words={f"learned{n}": 1.0 for n in range(expansion_words)},
+        finds_enough=False,
+    )
+    query = parse({"query": {"multi_match": {"query": known.text, "fields": known.fields}}})
     rewritten = rewrite(query, known, Options(alpha=0.5, window=100, widen=True))
-    assert str(rewritten.body).count("multi_match") * 20 <= 1024
+    assert ClauseCounter().clauses(parse(rewritten.body).root) <= MAX_ENGINE_CLAUSES
+    added = {word for word in str(rewritten.body["query"]).replace("'", " ").split() if word.startswith("other")}
+    assert set(rewritten.widened) == added, "only words that fit are reported"
+
+
+def test_related_words_leave_room_for_expansion_words_in_groups() -> None:
+    near = {f"word{n}": {f"other{n}x{m}": 0.5 for m in range(24)} for n in range(8)}
+    known = Knowledge(
+        text=" ".join(near),
+        fields=[f"f{n}" for n in range(20)],
+        related_words=near,
+        expansion_words={f"learned{n}": 1.0 for n in range(25)},
+    )
+    body = {"query": {"multi_match": {"query": known.text, "fields": known.fields}}, "collapse": {"field": "n"}}
+    options = Options(alpha=0.5, window=100, widen=True)
+    assert (
+        rewrite(parse(body), known, options).body
+        == rewrite(parse(body), replace(known, related_words={}), options).body
+    )
