@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine
 from functools import cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
+import msgspec
 import orjson
 import urllib3
 
@@ -21,10 +22,47 @@ from resift.errors import BadInput, ResiftError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 _MAX_IDLE_CONNECTIONS = 100
 """Connections to the service that stay open. Further connections are closed after each response."""
+
+
+class _Report(msgspec.Struct):
+    """The section ``resift`` of a response: whether the body was rewritten, and why not.
+
+    Attributes:
+        rewritten: Whether the service changed the body.
+        outcome: The code of the outcome. See :class:`resift.rewriting.outcome.Outcome`.
+        reason: The reason why something was not rewritten, or "".
+    """
+
+    rewritten: bool
+    outcome: str = ""
+    reason: str = ""
+
+
+class _RewriteResponse(msgspec.Struct):
+    """A response of ``POST /v1/rewrite``."""
+
+    body: dict[str, Any]
+    resift: _Report
+
+
+class _Problem(msgspec.Struct):
+    """The error in a response of the service."""
+
+    code: str
+    message: str
+    value: Any = None
+    expected: Any = None
+
+
+class _ErrorResponse(msgspec.Struct):
+    """A response of the service with an error."""
+
+    error: _Problem
 
 
 def rewrite(
@@ -42,7 +80,7 @@ def rewrite(
     A search never fails because of the rewriting. In these cases, the body is returned unchanged and a warning is
     logged, so that OpenSearch answers the search as it would without Resift:
 
-    - The service does not answer in time, or fails.
+    - The service does not answer in time, or fails, or the answer is not from Resift's service.
     - The session's id or an option is malformed.
     - The index does not exist, or is not served.
 
@@ -68,22 +106,33 @@ def rewrite(
     sent = {"index": index, "body": with_options(body, session=session, **options)}
     try:
         limit = urllib3.Timeout(total=timeout)
+    except ValueError:
+        log.warning("searching without the session: timeout is %r, not a positive number of seconds", timeout)
+        return body
+    try:
         # Like opensearch-py, accept NumPy arrays for vectors.
         data = orjson.dumps(sent, option=orjson.OPT_SERIALIZE_NUMPY)
-        response = _pool().request("POST", f"{base}/v1/rewrite", body=data, headers=headers, timeout=limit)
-        received = orjson.loads(response.data)
     except TypeError as error:  # the backend's own client may be able to serialize the body
         log.warning("searching without the session: the body is not JSON: %s", error)
         return body
+    try:
+        response = _pool().request("POST", f"{base}/v1/rewrite", body=data, headers=headers, timeout=limit)
     except (urllib3.exceptions.HTTPError, ValueError) as error:
         log.warning("searching without the session: %s does not answer: %s", base, error)
         return body
     if response.status >= 500:
         log.warning("searching without the session: %s answers with status %d", base, response.status)
         return body
-    if response.status >= 400:
-        raise _error(received.get("error", {}), response.status)
-    return _rewritten(received, body)
+    try:
+        if response.status >= 400:
+            problem = _read(response.data, _ErrorResponse).error
+        else:
+            return _rewritten(_read(response.data, _RewriteResponse), body)
+    except (ValueError, msgspec.ValidationError):
+        message = "searching without the session: %s answers with status %d, but not as Resift"
+        log.warning(message, base, response.status)
+        return body
+    raise _error(problem)
 
 
 def for_event_loop(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
@@ -124,37 +173,45 @@ def with_options(body: dict[str, Any], **options: Any) -> dict[str, Any]:
     return {**body, "ext": {**ext, "resift": {**(ext.get("resift") or {}), **added}}}
 
 
-def _rewritten(received: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
+def _read(data: bytes, type: type[T]) -> T:
+    """Parse the JSON of a response.
+
+    Args:
+        data: The response.
+        type: The type of a response of the service.
+
+    Raises:
+        ValueError: If the response is not JSON.
+        msgspec.ValidationError: If the response is from a server other than Resift's service.
+    """
+    return msgspec.convert(orjson.loads(data), type)
+
+
+def _rewritten(response: _RewriteResponse, body: dict[str, Any]) -> dict[str, Any]:
     """Return the search body in a response of the service. Log a warning if the service failed to rewrite it.
 
     Args:
-        received: The response of ``POST /v1/rewrite``.
+        response: The response of ``POST /v1/rewrite``.
         body: The original search body, which is returned if the service did not change it.
     """
-    report = received["resift"]
-    if report.get("outcome") in ("failed", "index_unavailable"):
-        log.warning("searching without the session: %s", report["reason"].removeprefix("failed: "))
-    rewritten: dict[str, Any] = received["body"]
-    return rewritten if report["rewritten"] else body
+    report = response.resift
+    if report.outcome in ("failed", "index_unavailable"):
+        log.warning("searching without the session: %s", report.reason.removeprefix("failed: "))
+    return response.body if report.rewritten else body
 
 
-def _error(problem: dict[str, Any], status: int) -> ResiftError:
-    """Convert an error response of the service to an exception.
-
-    Args:
-        problem: The error object in the response, with ``code`` and ``message``.
-        status: The HTTP status of the response.
+def _error(problem: _Problem) -> ResiftError:
+    """Convert an error of the service to an exception.
 
     Returns:
-        An instance of the exception class with this code, or of ResiftError if no class has this code.
+        An instance of the exception class with the error's code, or of ResiftError if no class has this code.
     """
     pending, classes = [ResiftError], dict[str, type[ResiftError]]()
     while pending:
         pending += (error_class := pending.pop()).__subclasses__()
         classes.setdefault(error_class.code, error_class)
-    error_class = classes.get(str(problem.get("code")), ResiftError)
-    message = str(problem.get("message", f"the service answers with status {status}"))
-    return error_class(message, value=problem.get("value"), expected=problem.get("expected"))
+    error_class = classes.get(problem.code, ResiftError)
+    return error_class(problem.message, value=problem.value, expected=problem.expected)
 
 
 @cache

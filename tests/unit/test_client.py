@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any, ClassVar
 import pytest
 
 import resift
+from resift.errors import ResiftError, Unauthorized
 
 BODY: dict[str, Any] = {"query": {"match": {"text": "wing"}}}
 
@@ -20,11 +22,13 @@ class Service(BaseHTTPRequestHandler):
 
     Attributes:
         clients: The address of the client's end of the connection, for each request.
+        port: The port of the server.
     """
 
     protocol_version = "HTTP/1.1"  # keeps connections open
     status, body = 200, b'{"body": {}, "resift": {"rewritten": false, "outcome": "nothing_to_add", "reason": ""}}'
     clients: ClassVar[list[Any]]
+    port: ClassVar[int]
 
     def do_POST(self) -> None:
         """Answer."""
@@ -47,6 +51,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Service]]:
         clients: ClassVar[list[Any]] = []
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Recorder) as server:
+        Recorder.port = server.server_port
         server.daemon_threads = True  # a thread waits for the next request of a connection
         threading.Thread(target=server.serve_forever, daemon=True).start()
         monkeypatch.setenv("RESIFT_URL", f"http://127.0.0.1:{server.server_port}")
@@ -56,6 +61,59 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Service]]:
 
 def rewritten() -> dict[str, Any]:
     return resift.rewrite("papers", BODY, session="anna", timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (200, b"<html>It works</html>"),
+        (200, b"[1]"),
+        (200, b'{"acknowledged": true}'),
+        (200, b'{"body": [], "resift": {"rewritten": true}}'),
+        (200, b'{"body": {}, "resift": {"rewritten": "yes"}}'),
+        (302, b""),
+        (401, b'{"error": {"type": "security_exception"}}'),
+        (404, b"null"),
+        (405, b'{"error": "Incorrect HTTP method", "status": 405}'),
+        (502, b"<html>Bad Gateway</html>"),
+    ],
+)
+def test_the_answer_of_another_server_only_causes_a_warning(
+    service: type[Service], status: int, body: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    service.status, service.body = status, body
+    assert rewritten() is BODY
+    assert f"/127.0.0.1:{service.port} answers with status {status}" in caplog.text
+    assert ("but not as Resift" in caplog.text) == (status != 502)
+
+
+def test_errors_of_the_service_are_raised(service: type[Service]) -> None:
+    error = {"code": "unauthorized", "message": "no API key", "expected": "a key"}
+    service.status, service.body = 401, json.dumps({"error": error}).encode()
+    with pytest.raises(Unauthorized, match="no API key") as caught:
+        rewritten()
+    assert caught.value.expected == "a key"
+    service.body = b'{"error": {"code": "from_a_later_version", "message": "no"}}'
+    with pytest.raises(ResiftError, match="no"):
+        rewritten()
+
+
+def test_the_service_decides_which_body_is_searched(service: type[Service], caplog: pytest.LogCaptureFixture) -> None:
+    service.body = b'{"body": {"size": 1}, "resift": {"rewritten": true, "outcome": "rewritten"}}'
+    assert rewritten() == {"size": 1}
+    assert not caplog.text
+    service.body = b'{"body": {"size": 1}, "resift": {"rewritten": false, "outcome": "failed", "reason": "failed: x"}}'
+    assert rewritten() is BODY
+    assert "searching without the session: x" in caplog.text
+
+
+@pytest.mark.parametrize("timeout", [0, -1, "soon", True])
+def test_an_invalid_timeout_only_causes_a_warning(
+    service: type[Service], timeout: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert resift.rewrite("papers", BODY, session="anna", timeout=timeout) is BODY
+    assert f"timeout is {timeout!r}" in caplog.text
+    assert not service.clients
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="only Unix forks")
