@@ -6,7 +6,8 @@ Relevant documents are compared with the random documents ("background documents
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import orjson
@@ -28,6 +29,9 @@ SMALLEST_WEIGHT = 0.1
 # If a query has at least this number of hits, expansion words match no further documents.
 _ENOUGH_HITS = 10
 _SECONDS = 600.0  # lifetime of samples and counts in the cache
+# After an error of the engine, the same request is not sent again for some time.
+_FAILURE_SECONDS = 10.0
+_CACHED_FAILURES = 200
 _CACHED_SAMPLES = 64
 _CACHED_WORDS = 30_000
 _CACHED_QUERIES = 10_000
@@ -40,16 +44,18 @@ _NO_BACKGROUND = Background(np.zeros((0, 0)))
 class Samples:
     """Reads the vectors of random documents from an index. Instances are thread-safe.
 
-    The vectors are cached for ten minutes. Callers with different HTTP headers do not share cached vectors, because
-    they may be allowed to read different documents.
+    The vectors are cached for ten minutes, and an error of the engine for ten seconds. Callers with different HTTP
+    headers do not share cached vectors, because they may be allowed to read different documents.
 
     Args:
         engine: The search engine, which chooses the documents.
+        clock: A function that returns the time in seconds.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, clock: Callable[[], float] = time.monotonic) -> None:
         self.engine = engine
-        self._cache: TtlCache[Background] = TtlCache(_CACHED_SAMPLES, _SECONDS)
+        self._cache: TtlCache[Background] = TtlCache(_CACHED_SAMPLES, _SECONDS, clock)
+        self._failures: TtlCache[bool] = TtlCache(_CACHED_FAILURES, _FAILURE_SECONDS, clock)
 
     def draw(self, info: IndexInfo, headers: Headers = None, field: str | None = None) -> Background:
         """Return the vectors of up to 300 random documents.
@@ -70,7 +76,16 @@ class Samples:
         field = field or info.vector_field
         # Another model may have its vectors in the same field later.
         key = (info.name, field if field != info.vector_field else (field, info.model), str(headers))
-        return self._cache.get_or_load(key, lambda: self._drawn(info, headers, field))
+        if self._failures.get(key):
+            return _NO_BACKGROUND
+        try:
+            return self._cache.get_or_load(key, lambda: self._drawn(info, headers, field))
+        except ResiftError as error:
+            if error.code == "engine_unavailable":
+                raise
+            log.warning("No random documents of index %r: %s", info.name, error.message)
+            self._failures.put(key, True)
+            return _NO_BACKGROUND
 
     def _drawn(self, info: IndexInfo, headers: Headers, field: str) -> Background:
         """Read the vectors of random documents from the engine. :meth:`draw` caches the result.
@@ -81,15 +96,9 @@ class Samples:
             field: The name of the vector field.
 
         Returns:
-            The vectors. Empty if no document has a vector, or if the engine refuses the request.
+            The vectors. Empty if no document has a vector.
         """
-        try:
-            drawn = self.engine.sample(info.name, _SAMPLE_SIZE, False, field, headers).vectors
-        except ResiftError as error:
-            if error.code == "engine_unavailable":
-                raise
-            log.warning("No random documents of index %r: %s", info.name, error.message)
-            drawn = []
+        drawn = self.engine.sample(info.name, _SAMPLE_SIZE, False, field, headers).vectors
         vectors = [vector for vector in drawn if vector is not None]
         return Background(np.stack(vectors)) if vectors else _NO_BACKGROUND
 
@@ -97,20 +106,24 @@ class Samples:
 class WordSelector:
     """Selects expansion words: words of relevant documents that are added to a query. Instances are thread-safe.
 
-    The number of documents that contain a word is cached for ten minutes. Callers with different HTTP headers do not
-    share cached values.
+    The number of documents that contain a word is cached for ten minutes, and an error of the engine for ten seconds.
+    Callers with different HTTP headers do not share cached values.
 
     Args:
         engine: The search engine, which counts the documents.
+        clock: A function that returns the time in seconds.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, clock: Callable[[], float] = time.monotonic) -> None:
         self.engine = engine
-        self._cache: TtlCache[float] = TtlCache(_CACHED_WORDS, _SECONDS)
-        self._enough: TtlCache[bool] = TtlCache(_CACHED_QUERIES, _SECONDS)
+        self._cache: TtlCache[float] = TtlCache(_CACHED_WORDS, _SECONDS, clock)
+        self._enough: TtlCache[bool] = TtlCache(_CACHED_QUERIES, _SECONDS, clock)
+        self._failures: TtlCache[bool] = TtlCache(_CACHED_FAILURES, _FAILURE_SECONDS, clock)
 
     def finds_enough(self, query: Body, info: IndexInfo, headers: Headers = None) -> bool:
         """Return whether a query has at least ten hits, so that expansion words need not find further documents.
+
+        The result is True if the engine returns an error. The search itself will report the error.
 
         Args:
             query: The query of a search, with its filters.
@@ -120,17 +133,19 @@ class WordSelector:
         body = {"query": query, "size": 0, "track_total_hits": _ENOUGH_HITS, **PLAIN}
 
         def has_enough_hits() -> bool:
-            try:
-                response = self.engine.search(info.name, body, headers=headers).response
-                return bool(response["hits"]["total"]["value"] >= _ENOUGH_HITS)
-            except ResiftError:
-                return True  # the search itself will report the error
+            response = self.engine.search(info.name, body, headers=headers).response
+            return bool(response["hits"]["total"]["value"] >= _ENOUGH_HITS)
 
         try:
             key = (info.name, str(headers), orjson.dumps(query, option=orjson.OPT_SERIALIZE_NUMPY))
         except TypeError:  # not JSON, so the search itself will report the error
             return True
-        return self._enough.get_or_load(key, has_enough_hits)
+        if self._failures.get(key):
+            return True
+        try:
+            return self._enough.get_or_load(key, has_enough_hits)
+        except ResiftError:
+            return self._failures.put(key, True)
 
     def select(self, feedback: Feedback | None, info: IndexInfo, headers: Headers = None) -> dict[str, float]:
         """Select at most 25 expansion words for a query in an index.
@@ -159,9 +174,15 @@ class WordSelector:
         # twice.
         group = (info.name, str(headers))
         keys = {word: (group, word) for word in candidates}
-        values = get_or_fetch(
-            self._cache, keys, lambda words: self._selection_values(words, info, headers), group=group
-        )
+        values = dict.fromkeys(candidates, 1.0)
+        if not self._failures.get(group):
+            try:
+                values = get_or_fetch(
+                    self._cache, keys, lambda words: self._selection_values(words, info, headers), group=group
+                )
+            except ResiftError as error:
+                log.warning("Words of index %r are not counted: %s", info.name, error.message)
+                self._failures.put(group, True)
         useful = [word for word in candidates if values.get(word)]
         best = sorted(useful, key=lambda word: -candidates[word] * values[word])[:MAX_EXPANSION_WORDS]
         smallest = SMALLEST_WEIGHT * max((candidates[word] for word in best), default=0.0)
@@ -172,7 +193,7 @@ class WordSelector:
         """Return how useful each word would be as an additional word of a query.
 
         The value is idf · log(1 + n), where n is the number of documents that contain the word. A word in a single
-        document gets 0. All values are 1 if the index has fewer than 100 documents, or if the engine returns an error.
+        document gets 0. All values are 1 if the index has fewer than 100 documents.
 
         Args:
             words: The candidates for expansion words.
@@ -181,12 +202,11 @@ class WordSelector:
 
         Returns:
             The value of each word.
+
+        Raises:
+            ResiftError: If the engine returns an error.
         """
-        total, counts = 0, list[int]()
-        try:
-            total, counts = self.engine.word_counts(info, words, headers)
-        except ResiftError as error:
-            log.warning("Words of index %r are not counted: %s", info.name, error.message)
+        total, counts = self.engine.word_counts(info, words, headers)
         if total < _FEW_DOCUMENTS:
             return dict.fromkeys(words, 1.0)
         n = np.array(counts)
