@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from resift.query.body import Query
 from resift.query.kinds import VECTOR_KINDS
-from resift.query.tree import HybridClause
+from resift.query.tree import FieldClause, HybridClause
 from resift.rewriting.knowledge import Knowledge
 from resift.rewriting.outcome import Outcome
 
@@ -49,7 +49,9 @@ def _fixed_form(query: Query) -> Outcome | None:
         return Outcome.UNKNOWN_CLAUSE
     if query.has_inner_hybrid:
         return Outcome.INNER_HYBRID
-    return Outcome.MMR if query.has_mmr and root.kind not in VECTOR_KINDS else None
+    if query.has_mmr and root.kind in VECTOR_KINDS:
+        return Outcome.MALFORMED if isinstance(root, FieldClause) and root.field is None else None
+    return Outcome.MMR if query.has_mmr else None
 
 
 def rescore_obstacle(query: Query, is_scroll: bool) -> Outcome | None:

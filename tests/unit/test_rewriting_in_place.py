@@ -337,6 +337,15 @@ def test_a_clause_for_maximal_marginal_relevance_is_rewritten_once() -> None:
     assert (again.outcome, again.body) == (Outcome.ALREADY_REWRITTEN, body)
 
 
+@pytest.mark.parametrize(
+    "settings", [{"vector": QUERY}, {"v": 1}, {"v": {"vector": QUERY}, "w": {"vector": QUERY}}, {}]
+)
+@pytest.mark.parametrize("judged", ["keep", "demote", "hide"])
+def test_a_malformed_clause_for_maximal_marginal_relevance_is_left_alone(settings: dict[str, Any], judged: str) -> None:
+    result = rewritten({"knn": settings}, body=MMR, judged=judged)
+    assert (result.outcome, result.body) == (Outcome.MALFORMED, {"query": {"knn": settings}, **MMR})
+
+
 @pytest.mark.parametrize("query", [TEXT, {"bool": {"must": [KNN]}}, {"hybrid": {"queries": [TEXT, KNN]}}])
 @pytest.mark.parametrize("judged", ["keep", "demote", "hide"])
 def test_other_queries_with_maximal_marginal_relevance_are_left_alone(query: dict[str, Any], judged: str) -> None:
