@@ -98,10 +98,11 @@ def _unchanged(query: Query, knowledge: Knowledge, options: Options, notes: Sequ
         query: The parsed search body.
         knowledge: The user's relevance judgements and other knowledge for this search.
         options: The options of the rewriting.
-        notes: The reasons why clauses were not changed. They are dropped if the session has no feedback for this query,
-            because then there was nothing to change.
+        notes: The reasons why clauses were not changed. They are dropped if there was nothing to change: if the session
+            has no feedback for this query, and no judged documents must be hidden or demoted.
     """
-    reasons = notes if knowledge.feedback is not None else ()
+    moves_documents = options.judged in ("hide", "demote") and bool(knowledge.judged)
+    reasons = notes if knowledge.feedback is not None or moves_documents else ()
     return Rewritten(
         body=query.body,
         outcome=_outcome(reasons, knowledge) if reasons else Outcome.NOTHING_TO_ADD,

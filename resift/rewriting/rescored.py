@@ -75,7 +75,8 @@ def rewrite_rescored(query: Query, knowledge: Knowledge, options: Options) -> Re
     obstacle = rescore_obstacle(query, options.scroll)
     if obstacle is not None:
         body = rewriter.with_words_in_query(is_ranked=query.is_sorted_by_score(only_first=True))
-        return Rewritten(body=body or query.body, outcome=obstacle, knowledge=knowledge, options=options)
+        notes = [Note(obstacle), *rewriter.notes]
+        return Rewritten(body=body or query.body, outcome=obstacle, knowledge=knowledge, options=options, notes=notes)
     body = rewriter.with_stages()
     if body is None:
         outcome = Outcome.NOTHING_TO_ADD if rewriter.may_change_query else Outcome.TOO_MANY_CLAUSES

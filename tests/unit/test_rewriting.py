@@ -457,6 +457,24 @@ def test_no_query_has_more_clauses_than_opensearch_takes(fields: int, words: int
             assert len(added_clauses(rescoring)) * fields <= 1000
 
 
+@pytest.mark.parametrize(
+    "more", [{}, {"sort": ["n"]}, {"collapse": {"field": "n"}}, {"ext": {"resift": {"scroll": True}}}]
+)
+@pytest.mark.parametrize("words", [{}, TERMS])
+@pytest.mark.parametrize("is_hybrid", [False, True])
+def test_judged_documents_that_cannot_be_hidden_in_a_large_query_are_reported(
+    more: dict[str, Any], words: dict[str, float], is_hybrid: bool
+) -> None:
+    query = {"bool": {"should": [{"match": {"text": f"a{n} b{n} c{n}"}} for n in range(400)]}}
+    body = {"query": {"hybrid": {"queries": [query]}} if is_hybrid else query, **more}
+    knowledge = Knowledge(text="fire", fields=FIELDS, judged=("k",), expansion_words=words)
+    result = rewritten(body, knowledge, judged="hide", scroll="ext" in more)
+    assert result.body["query"] == body["query"]
+    assert Outcome.TOO_MANY_CLAUSES.english in result.reason
+    if more and not is_hybrid and not words:
+        assert result.outcome.english in result.reason, "the reason of the outcome is not replaced"
+
+
 CLAUSES = st.recursive(
     st.sampled_from(
         [QUERY, {"match_all": {}}, {"term": {"n": 1}}, {"multi_match": {"query": "fire", "fields": ["a"]}}]
