@@ -31,8 +31,9 @@ def text_of(clause: Clause) -> str:
     """Return the first text that a clause or a clause inside it searches for, or "" if there is none.
 
     This text represents the query: it is encoded as the query vector, and judgements are stored with it. Clauses are
-    visited depth first. The text of a filter is never returned, and neither is the text of a clause that excludes
-    documents.
+    visited depth first, in the order of :data:`resift.query.kinds.PARTS`. The order of the keys in the JSON has no
+    effect, because OpenSearch changes it before it passes a body on. The text of a filter is never returned. Neither is
+    the text of a clause that excludes documents.
 
     Args:
         clause: The parsed clause.
@@ -48,16 +49,13 @@ def text_of(clause: Clause) -> str:
         return _text_inside(clause.raw)
     if clause.kind in TEXT_KINDS or clause.kind in MODEL_KINDS:
         return _own_text(clause.kind, clause.settings)
-    for name, value in clause.settings.items():
-        if name in _UNSEARCHED_PARTS and clause.kind != _CONSTANT_KIND:
-            continue
-        if name in clause.parts:
-            text = next(filter(None, map(text_of, clause.parts[name])), "")
-        else:
-            text = _text_inside_entry(name, value)
+    is_constant = clause.kind == _CONSTANT_KIND
+    for name, parts in clause.parts.items():
+        text = next(filter(None, map(text_of, parts)), "") if is_constant or name not in _UNSEARCHED_PARTS else ""
         if text:
             return text
-    return ""
+    others = {name: value for name, value in clause.settings.items() if name not in clause.parts}
+    return _text_inside(others)
 
 
 def _text_inside(value: Any) -> str:

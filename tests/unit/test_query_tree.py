@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -298,6 +299,21 @@ def test_the_text_of_a_condition_is_not_the_text_of_the_query() -> None:
     assert text_of(clause_of({"boosting": {"negative": OTHER, "positive": MATCH}})) == "bush fire"
     assert text_of(clause_of({"function_score": {"functions": [{"filter": OTHER}], "query": MATCH}})) == "bush fire"
     assert text_of(clause_of({"constant_score": {"filter": MATCH}})) == "bush fire"
+
+
+@pytest.mark.parametrize(
+    ("kind", "clause"),
+    [
+        ("bool", {"should": {"match": {"text": "second"}}, "must": [{"match": {"text": "first"}}]}),
+        ("bool", {"extra": {"match": {"text": "second"}}, "filter": [], "should": [{"match": {"text": "first"}}]}),
+        ("boosting", {"negative": {"match": {"text": "second"}}, "positive": {"match": {"text": "first"}}}),
+        ("function_score", {"functions": [], "boost": 2, "query": {"match": {"text": "first"}}}),
+    ],
+)
+def test_the_text_of_a_query_does_not_depend_on_the_order_of_its_keys(kind: str, clause: dict[str, Any]) -> None:
+    for names in permutations(clause):
+        query = {kind: {name: clause[name] for name in names}}
+        assert parse({"query": query}).text == "first"
 
 
 def test_the_text_in_unknown_and_malformed_clauses_is_read() -> None:
