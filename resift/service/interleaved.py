@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from msgspec import structs
@@ -34,6 +35,8 @@ _EVALUATION_SECONDS = 3600.0
 """Seconds between evaluations of a trial."""
 _MAX_PAGE, _MAX_DEPTH = 100, 1000
 """Maximum number of hits of an interleaved page, and of hits up to the end of this page. Each page is stored."""
+_MAX_WAITING = 1000
+"""Maximum number of pages that wait to be written to the log of UBI. Further searches are not interleaved."""
 _NOT_INTERLEAVED = {"sort", "collapse", "ext", "pit", "search_after"}
 """Keys of search bodies whose hits have an order, or a page, that interleaving would break."""
 
@@ -65,13 +68,14 @@ class Interleaved:
         self._running: TtlCache[tuple[Trial, ...]] = TtlCache(1000, _CACHE_SECONDS)
         self._failed: TtlCache[bool] = TtlCache(1, _RETRY_SECONDS)
         self.background = ThreadPoolExecutor(1)
+        self._waiting = threading.BoundedSemaphore(_MAX_WAITING)
 
     def answer(self, search: Search, run: Callable[[Search], Answer]) -> Answer:
         """Run a search. If the user takes part in a trial, interleave the hits with the hits of the plain ranking.
 
         A trial is an online experiment that compares rankings with and without users' feedback. The hits are not
         interleaved if the user's feedback does not change the ranking, if the API key has used up its daily quota of
-        bytes, or if interleaving fails.
+        bytes, if too many pages wait to be written to the log, or if interleaving fails.
 
         Args:
             search: The search request. Its session id identifies the user.
@@ -90,12 +94,22 @@ class Interleaved:
             self._quotas.check(self._caller().name, "bytes")
         except QuotaExceeded:  # not in the next ``try``, whose handler stops interleaving for all keys
             return answer
+        if not self._waiting.acquire(blocking=False):
+            log.warning("searches are not interleaved: the log of UBI takes pages too slowly")
+            self._failed.put("any", True)
+            return answer
+        writing: Future[None] | None = None
         try:
-            return self._interleave(trial, search, page, answer, run)
+            entry = self._interleave(trial, search, page, answer, run)
+            writing = self.background.submit(self._record, trial, entry)
+            writing.add_done_callback(lambda _: self._waiting.release())
         except ResiftError as error:
             log.warning("a search was not interleaved: %s", error.message)
             self._failed.put("any", True)
-            return answer
+        finally:
+            if writing is None:
+                self._waiting.release()
+        return answer
 
     def _trial(self, search: Search) -> Trial | None:
         """Return the trial (an online experiment) in which the user of a search takes part, or None.
@@ -117,8 +131,8 @@ class Interleaved:
 
     def _interleave(
         self, trial: Trial, search: Search, page: slice, answer: Answer, run: Callable[[Search], Answer]
-    ) -> Answer:
-        """Replace the hits of a response with a page of interleaved hits, and have the page written to the UBI log.
+    ) -> dict[str, Any]:
+        """Replace the hits of a response with a page of interleaved hits.
 
         Args:
             trial: The trial in which the user takes part.
@@ -129,7 +143,7 @@ class Interleaved:
                 session, to get the plain ranking.
 
         Returns:
-            The modified response.
+            The page in the format of a UBI query, for :meth:`_record`.
         """
         first = _first_page(search, page.stop)
         in_session = run(first) if page.start else answer
@@ -145,8 +159,7 @@ class Interleaved:
         shown_page = ShownPage(client, self.trials.clock(), {id: teams[index, id] for index, id in shown})
         entry = shown_page.to_ubi_query(trial, text[:MAX_QUERY])
         self._quotas.count(self._caller().name, bytes=len(json.dumps(entry)))
-        self.background.submit(self._record, trial, entry)
-        return answer
+        return entry
 
     def _record(self, trial: Trial, query: dict[str, Any]) -> None:
         """Write a page of interleaved hits to the UBI (User Behavior Insights) log.
@@ -168,6 +181,9 @@ class Interleaved:
                     self._decide(claimed, now)
         except ResiftError as error:
             log.warning("trial of %s: %s", trial.index, error.message)
+            self._failed.put("any", True)
+        except Exception:
+            log.exception("Trial of %s", trial.index)
             self._failed.put("any", True)
 
     def _decide(self, trial: Trial, now: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,44 @@ def test_pages_are_bounded(
     assert search(app, filled, size=100)["resift"]["interleaved"]
     settled()
     assert len(ubi_log.application_queries(trial.application, 0, trials.clock() + HOUR)) == 1
+
+
+def test_searches_are_not_interleaved_while_pages_wait_to_be_written(
+    app: Flask, filled: str, trials: Trials, settled: Callable[[], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    trials.start(filled, 1.0)
+    settled()
+    interleaved = app.extensions["resift"].interleaved
+    interleaved._waiting = threading.BoundedSemaphore(2)
+    written = threading.Event()
+    interleaved.background.submit(written.wait, 60)
+    states = ["interleaved" in search(app, filled)["resift"] for _ in range(4)]
+    written.set()
+    assert states == [True, True, False, False]
+    assert caplog.text.count("takes pages too slowly") == 1, "a warning is not logged for every search"
+    settled()
+    interleaved._failed.clear()
+    assert search(app, filled)["resift"]["interleaved"]
+
+
+def test_any_error_of_a_trial_is_logged(
+    app: Flask,
+    filled: str,
+    trials: Trials,
+    settled: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(*arguments: Any) -> None:
+        raise ZeroDivisionError("an evaluation without outcomes")
+
+    trials.start(filled, 1.0)
+    settled()
+    monkeypatch.setattr(app.extensions["resift"].interleaved.clicks.log, "add", fail)
+    assert search(app, filled)["resift"]["interleaved"]
+    settled()
+    assert "an evaluation without outcomes" in caplog.text
+    assert "interleaved" not in search(app, filled)["resift"], "as after other failures"
 
 
 def test_pages_count_in_the_quota_of_their_key_and_in_no_others(
