@@ -25,6 +25,7 @@ from resift.ingest.indexing import DeadLetters, Indexer, Report
 from resift.ingest.readers import Files, Record
 from resift.ingest.stopping import Stop
 from resift.plugin.adaptation import adaptation
+from resift.service.connect import is_opensearch
 
 _MAX_IDS = 1_000_000  # number of ids that are checked for repetitions
 
@@ -145,13 +146,11 @@ def _add_pipelines(engine: Engine, index: str) -> None:
     Nothing is created for an index in an SQLite file. The same holds if the cluster has no installation (the resources
     that ``resift install`` creates) with the model of the index.
     """
-    if not engine.has_pipelines:
-        return  # before the imports: importing opensearch-py takes longer than indexing a small file
+    if not is_opensearch(engine):
+        return
     from resift.plugin.cluster.client import Cluster
     from resift.plugin.cluster.index_pipelines import update_pipelines
-    from resift.plugin.opensearch.engine import OpenSearchEngine
 
-    assert isinstance(engine, OpenSearchEngine)
     try:
         for line in update_pipelines(Cluster(engine), index, replace=False):
             click.echo(line, err=True)

@@ -58,11 +58,9 @@ class Engine(ABC):
 
     Attributes:
         writers: The number of concurrent bulk requests that maximizes indexing throughput.
-        has_pipelines: Whether the engine runs ingest and search pipelines, as an OpenSearch cluster does.
     """
 
     writers = 1
-    has_pipelines = False
 
     @abstractmethod
     def ping(self) -> str:

@@ -7,13 +7,18 @@ search of the embedded engine.
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeGuard
 
 from resift.contracts.engine import Engine
 from resift.contracts.session_store import SessionStore
 from resift.contracts.ubi import UbiLog
 from resift.errors import BadInput
 from resift.plugin.addresses import is_cluster
+
+if TYPE_CHECKING:
+    from resift.plugin.opensearch.engine import OpenSearchEngine
 
 SESSIONS_FILE = "sessions.db"
 
@@ -39,6 +44,15 @@ def open_engine(url: str) -> Engine:
     from resift.embedded.engine import SqliteEngine
 
     return SqliteEngine(url)
+
+
+def is_opensearch(engine: Engine) -> TypeGuard[OpenSearchEngine]:
+    """Return whether an engine is an OpenSearch cluster, which has pipelines.
+
+    The function never imports opensearch-py: an engine of a cluster only exists if its module was imported before.
+    """
+    module = sys.modules.get("resift.plugin.opensearch.engine")
+    return module is not None and isinstance(engine, module.OpenSearchEngine)
 
 
 def default_store(engine: str) -> str:

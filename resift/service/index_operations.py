@@ -17,7 +17,7 @@ from resift.ingest.verify import Verification, select_indices
 from resift.ingest.verify import verify as verify_index
 from resift.plugin.operations.plan import Plan, Progress, Result, Step, count_documents, shown_steps
 from resift.query.dsl import PIPELINE_PREFIX
-from resift.service.connect import open_engine
+from resift.service.connect import is_opensearch, open_engine
 from resift.vectors.packaged import DEFAULT_MODEL
 
 
@@ -201,15 +201,13 @@ def _drop_pipelines(engine: Engine, index: str, progress: Progress) -> dict[str,
     Returns:
         A mapping from ``search`` and ``ingest`` to a description of what was done with the pipeline.
     """
-    if not engine.has_pipelines:
-        return {}  # before the imports, because importing opensearch-py is slow
+    if not is_opensearch(engine):
+        return {}
     from resift.plugin.cluster.client import Cluster
     from resift.plugin.cluster.index_pipelines import ingest_pipeline_owners, remove_ingest_pipeline
     from resift.plugin.cluster.pipeline_uses import uses_of
     from resift.plugin.cluster.search_pipelines import find_rewriters, pipeline_name, remove_processor
-    from resift.plugin.opensearch.engine import OpenSearchEngine
 
-    assert isinstance(engine, OpenSearchEngine)
     cluster, outcomes = Cluster(engine), {}
     try:
         pipelines = [("search", name) for name, rewriter in find_rewriters(cluster).items() if rewriter.index == index]

@@ -18,8 +18,8 @@ from resift.files import replace_private
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.native_plugin import PLUGIN
 from resift.plugin.cluster.search_pipelines import find_rewriters, pipeline_name
-from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.query.dsl import document_text
+from resift.service.connect import is_opensearch
 from resift.vectors.folder import replacing_folder
 from resift_lab.commands.judged_source import JudgedSource, judged_source_options
 from resift_lab.evaluation.data import workbench
@@ -180,7 +180,7 @@ def _session_section(engine: Engine, pipeline: str) -> str:
         engine: The search engine.
         pipeline: The name of the search pipeline.
     """
-    rewriter = find_rewriters(Cluster(engine)).get(pipeline) if isinstance(engine, OpenSearchEngine) else None
+    rewriter = find_rewriters(Cluster(engine)).get(pipeline) if is_opensearch(engine) else None
     return PLUGIN if rewriter is None else rewriter.kind
 
 

@@ -13,10 +13,15 @@ from resift.contracts.engine import Engine
 from resift.contracts.testing import EngineContract
 from resift.errors import ModelMismatch
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.service.connect import is_opensearch
 
 
 class TestEngine(EngineContract):
     """Both engines fulfil the contract."""
+
+
+def test_engines_of_clusters_are_recognised(engine: Engine) -> None:
+    assert is_opensearch(engine) is isinstance(engine, OpenSearchEngine)
 
 
 def test_an_index_of_another_model_is_refused_by_name(

@@ -84,7 +84,6 @@ class OpenSearchEngine(Engine):
     """
 
     writers = 3
-    has_pipelines = True
 
     def __init__(self, url: str, timeout: float = 30) -> None:
         self.client = connect(url, timeout)
