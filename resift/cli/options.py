@@ -235,12 +235,25 @@ def session_store_at(store: str) -> AbstractContextManager[SessionStore]:
         store: The URL of an OpenSearch cluster, or the path of an SQLite file.
 
     Raises:
-        NotFound: If the file does not exist. A new file would hide that the command looks in the wrong place.
+        NotFound: If the file does not exist.
+    """
+    _require_store(store, "sessions")
+    return closing(open_session_store(store, service_settings().session_index))
+
+
+def _require_store(store: str, content: str) -> None:
+    """Raise an error if a session store does not exist. A new file would hide that a command looks in the wrong place.
+
+    Args:
+        store: The URL of an OpenSearch cluster, or the path of an SQLite file.
+        content: What the command wants to read from the store, for the error message.
+
+    Raises:
+        NotFound: If the file does not exist.
     """
     if not store_exists(store):
         expected = "the file of the service: run this command in the service's folder, or set RESIFT_STORE or --store"
-        raise NotFound(f"no sessions: {store_location(store)} does not exist", value=store, expected=expected)
-    return closing(open_session_store(store, service_settings().session_index))
+        raise NotFound(f"no {content}: {store_location(store)} does not exist", value=store, expected=expected)
 
 
 def store_exists(store: str) -> bool:
@@ -262,7 +275,7 @@ def store_location(store: str) -> str:
 
 
 def ubi_log_at(engine: str, store: str) -> AbstractContextManager[UbiLog]:
-    """Return a context manager that opens a UBI log, and closes it at the end of the ``with`` block.
+    """Return a context manager that opens an existing UBI log, and closes it at the end of the ``with`` block.
 
     The log follows OpenSearch's standard for User Behavior Insights (UBI). It contains the queries of the users, and
     events such as clicks.
@@ -270,6 +283,10 @@ def ubi_log_at(engine: str, store: str) -> AbstractContextManager[UbiLog]:
     Args:
         engine: The address of the search engine.
         store: The address of the session store.
+
+    Raises:
+        NotFound: If the log is in a file that does not exist.
     """
-    settings = service_settings()
-    return closing(open_ubi_log(ubi_address(engine, store), settings.ubi_events, settings.ubi_queries))
+    settings, address = service_settings(), ubi_address(engine, store)
+    _require_store(address, "log of clicks (UBI)")
+    return closing(open_ubi_log(address, settings.ubi_events, settings.ubi_queries))

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from resift.cli.options import engine_at, engine_option
+from resift.cli.options import engine_at, engine_option, store_location
 from resift.cli.paths import NewFile, NewFolder
 from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine
@@ -19,7 +19,7 @@ from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.native_plugin import PLUGIN
 from resift.plugin.cluster.search_pipelines import find_rewriters, pipeline_name
 from resift.query.dsl import document_text
-from resift.service.connect import is_opensearch
+from resift.service.connect import is_opensearch, ubi_address
 from resift.vectors.folder import replacing_folder
 from resift_lab.commands.judged_source import JudgedSource, judged_source_options
 from resift_lab.evaluation.data import workbench
@@ -83,7 +83,7 @@ def judgments_command(source: JudgedSource, from_ubi: bool, index: str, format_:
     documents = {judgement.document for judgement in judgements}
     sums = sum_grades(judgements, {id: id for id in documents if texts is None or id in texts})
     if not sums:
-        raise _nothing_judged(index)
+        raise _nothing_judged(index, source, from_ubi)
     grades = {query: dict(sorted(graded.items())) for query, graded in sorted(sums.items())}
     if format_ == "workbench":
         ratings = {query: {id: max(0.0, grade) for id, grade in graded.items()} for query, graded in grades.items()}
@@ -112,9 +112,18 @@ def _check_out(format_: str, out: str | None) -> None:
         kind.convert(out, None, click.get_current_context())
 
 
-def _nothing_judged(index: str) -> BadInput:
+def _nothing_judged(index: str, source: JudgedSource, from_ubi: bool) -> BadInput:
+    """Create the error for an index without judgements.
+
+    Args:
+        index: The name of the index.
+        source: The addresses from which judgements were read.
+        from_ubi: Whether the judgements were derived from a log of User Behavior Insights.
+    """
+    location = store_location(ubi_address(source.engine, source.store) if from_ubi else source.store)
+    message = f"there are no judgements of documents in {index} in {location}"
     return BadInput(
-        f"there are no judgements of documents in {index}", value=index, expected="marks in sessions, or clicks"
+        message, value=index, expected="clicks in the log" if from_ubi else "marks in sessions, or --from-ubi"
     )
 
 
@@ -142,7 +151,7 @@ def query_set_command(source: JudgedSource, from_ubi: bool, index: str, with_ses
     rows = [{"queryText": query, "session": id} if id else {"queryText": query} for query, id in sorted(queries)]
     body, skipped = workbench.query_set(f"{index[:42]} queries", _description(index, from_ubi), rows)
     if not body["querySetQueries"]:
-        raise _nothing_judged(index)
+        raise _nothing_judged(index, source, from_ubi)
     _write(body, out)
     summary = f"{len(body['querySetQueries'])} queries"
     if skipped:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -194,7 +195,12 @@ def test_a_templates_placeholders_are_filled_in_by_a_cluster(filled: str, engine
         (["judgments", "INDEX", "--out", "."], "is a folder"),
         (["judgments", "INDEX", "--format", "beir", "--out", "sessions.db"], "is a file"),
         (["query-set", "INDEX", "--store", "none.db"], "none.db does not exist"),
-        (["query-set", "INDEX", "--store", "empty.db"], "there are no judgements of documents"),
+        (["query-set", "INDEX", "--store", "none.db", "--from-ubi"], "none.db does not exist"),
+        (
+            ["query-set", "INDEX", "--store", "empty.db"],
+            "there are no judgements of documents in INDEX in FOLDER/empty.db",
+        ),
+        (["judgments", "INDEX", "--store", "empty.db", "--from-ubi"], "in INDEX in FOLDER/empty.db"),
         (["judgments", "no-such-index"], "no-such-index"),
         (["search-configuration", "no-such-index"], "no-such-index"),
     ],
@@ -204,8 +210,9 @@ def test_an_export_that_fails_prints_one_error(filled: str, arguments: list[str]
     arguments = [filled if one == "INDEX" else one for one in arguments]
     ran = CliRunner().invoke(main, ["export", *arguments])
     assert ran.exit_code in (1, 2)
-    assert message in ran.stderr
+    assert message.replace("INDEX", filled).replace("FOLDER", os.getcwd()) in ran.stderr
     assert "Traceback" not in ran.output
+    assert not os.path.exists("none.db")
 
 
 @pytest.mark.parametrize(
