@@ -205,8 +205,10 @@ def text_sources(mapping: dict[str, Any]) -> dict[str, tuple[str, ...]]:
     texts = {path: sources[path] for path, names in searchable.items() if names}
     if texts.keys() <= all_targets:
         texts = {path: names for path, names in sources.items() if names}
+    if texts:
+        return texts
     exact = {path: _names(path, field, _EXACT_STRINGS) for path, field in fields.items()}
-    return texts or {path: tuple(names) for path, names in exact.items() if names}
+    return {path: tuple(names) for path, names in exact.items() if names}
 
 
 def _source_fields(mapping: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
