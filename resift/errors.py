@@ -61,7 +61,7 @@ class ResiftError(Exception):
 
 
 def shorten(value: Any, limit: int = 200) -> Any:
-    """Convert a value for use in a JSON error response.
+    """Return a short form of a value that an error response can quote as JSON.
 
     Integers and booleans are returned unchanged. Other values are converted to strings, and long strings are cut.
 

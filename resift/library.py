@@ -289,7 +289,7 @@ class Index:
         Returns:
             The number of deleted documents. Documents that did not exist are not counted.
         """
-        deleted = self.library.engine.delete(self.name, _ids("ids", ids))
+        deleted = self.library.engine.delete(self.name, _document_ids("ids", ids))
         self.library.engine.refresh(self.name)
         self.library.service.knowledge.forget()
         return deleted
@@ -460,8 +460,8 @@ class Session:
             "skipped": skipped,
             "neutral": neutral,
         }
-        documents = {name: _listed(name, listed) for name, listed in marked.items()}
-        marks = collect_marks({name: _ids(name, listed) for name, listed in documents.items()}, scores)
+        documents = {name: _as_list(name, listed) for name, listed in marked.items()}
+        marks = collect_marks({name: _document_ids(name, listed) for name, listed in documents.items()}, scores)
         query = self._query if query is None else query
         if not isinstance(query, str):
             raise BadInput("query is not a text", value=query, expected="a text")
@@ -613,19 +613,22 @@ def open(
         raise
 
 
-def _listed(name: str, documents: Iterable[str | int | Hit]) -> list[str | int | Hit]:
-    """Return the documents in an argument as a list. Raise ``BadInput`` if the argument is a single document or id.
+def _as_list(name: str, documents: Iterable[str | int | Hit]) -> list[str | int | Hit]:
+    """Convert an argument that contains several documents to a list.
 
     Args:
         name: The name of the argument, for error messages.
         documents: The ids of documents, or hits.
+
+    Raises:
+        BadInput: If the argument is a single document or id.
     """
     if isinstance(documents, (str, Mapping)) or not isinstance(documents, Iterable):
         raise BadInput(f"{name} is not a list", value=documents, expected="a list of document ids or hits")
     return list(documents)
 
 
-def _ids(name: str, documents: Iterable[str | int | Hit]) -> list[str]:
+def _document_ids(name: str, documents: Iterable[str | int | Hit]) -> list[str]:
     """Return the ids of documents, which can be ids, hits, or documents of LangChain, LlamaIndex or Haystack.
 
     Args:
@@ -636,7 +639,7 @@ def _ids(name: str, documents: Iterable[str | int | Hit]) -> list[str]:
         BadInput: If the argument is not a list, or an item has no valid id.
     """
     # The engine stores numeric ids as strings. LlamaIndex's nodes have the id in node_id.
-    raw = [getattr(document, "node_id", getattr(document, "id", document)) for document in _listed(name, documents)]
+    raw = [getattr(document, "node_id", getattr(document, "id", document)) for document in _as_list(name, documents)]
     ids = [str(id) if type(id) is int else id for id in raw]
     invalid = [id for id in ids if not isinstance(id, str) or not id]
     if invalid:

@@ -13,10 +13,11 @@ _ARENAS = 2
 
 
 def limit_arenas() -> None:
-    """Let the threads of this process, and of processes that it forks, share two areas of memory.
+    """Limit the C library to two memory arenas, in this process and in processes that it forks.
 
-    By default, each of up to eight threads per core allocates from an area of its own, and each area retains the
-    largest amount that was in use at a time. Python's threads seldom allocate at the same time.
+    An arena is an area of memory from which threads allocate. Each arena retains the largest amount of memory that was
+    in use at a time. By default, each of up to eight threads per core gets an arena of its own. Two arenas are enough,
+    because Python's threads seldom allocate at the same time.
     """
     with suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).mallopt(_ARENA_MAX, _ARENAS)

@@ -236,7 +236,7 @@ def _schema_of_part(schema: dict[str, Any], key: str | None) -> dict[str, Any]:
         schema: The JSON Schema of the object or list.
         key: The name of the property, or None for the items of a list.
     """
-    for alternative in _alternatives(schema):
+    for alternative in _with_alternatives(schema):
         if key is None and "items" in alternative:
             return dict(alternative["items"])
         if key is not None and key in alternative.get("properties", {}):
@@ -246,15 +246,15 @@ def _schema_of_part(schema: dict[str, Any], key: str | None) -> dict[str, Any]:
 
 def _max_items(schema: dict[str, Any]) -> int | None:
     """Return the maximum number of items that a JSON Schema allows in a list or object, or None for no limit."""
-    for alternative in _alternatives(schema):
+    for alternative in _with_alternatives(schema):
         for key in ("maxItems", "maxProperties"):
             if key in alternative:
                 return int(alternative[key])
     return None
 
 
-def _alternatives(schema: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return a schema together with the schemas of its ``anyOf``."""
+def _with_alternatives(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a JSON Schema, followed by the alternative schemas in its ``anyOf``."""
     return [schema, *schema.get("anyOf", ())]
 
 

@@ -85,9 +85,9 @@ def check_json_size(name: str, raw: bytes) -> None:
         TextTooLong: If the text contains too many values, lists or objects.
     """
     # The first count includes delimiters within strings. It is fast, and almost always low enough.
-    if not _fits(*(raw.count(delimiter) for delimiter in _DELIMITERS)):
+    if not _is_within_limits(*(raw.count(delimiter) for delimiter in _DELIMITERS)):
         counts = _count_outside_strings(raw)
-        if not _fits(*counts):
+        if not _is_within_limits(*counts):
             values, containers = sum(counts), sum(counts[1:])
             raise TextTooLong(
                 f"the {name} has {values} values, including {containers} lists and objects",
@@ -96,8 +96,8 @@ def check_json_size(name: str, raw: bytes) -> None:
             )
 
 
-def _fits(commas: int, lists: int, objects: int) -> bool:
-    """Return whether a JSON text with these numbers of commas, lists and objects is within the limits."""
+def _is_within_limits(commas: int, lists: int, objects: int) -> bool:
+    """Return whether a JSON text with these numbers of commas, lists and objects is small enough to be parsed."""
     return commas + lists + objects <= MAX_VALUES and lists + objects <= MAX_CONTAINERS
 
 

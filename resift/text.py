@@ -88,7 +88,7 @@ def tokenize(text: str) -> list[str]:
     ['東', '京', 'tower']
     """
     spaced = text if text.isascii() else _TYPOGRAPHIC.sub(" ", text)
-    return spaced.translate(_ASCII).split() if spaced.isascii() else _word().findall(text.lower())
+    return spaced.translate(_ASCII).split() if spaced.isascii() else _word_pattern().findall(text.lower())
 
 
 def plain_text(text: str) -> str:
@@ -108,7 +108,7 @@ def word_spans(text: str) -> list[tuple[int, int]]:
     >>> word_spans("Don't 東京")
     [(0, 3), (4, 5), (6, 7), (7, 8)]
     """
-    return [match.span() for match in _word().finditer(text)]
+    return [match.span() for match in _word_pattern().finditer(text)]
 
 
 def bag_of_words(text: str, idf: Callable[[str], float] = lambda word: 1.0) -> dict[str, float]:
@@ -169,10 +169,14 @@ def hashed_ngrams(word: str, sizes: Iterable[int], buckets: int) -> list[int]:
 def context_dependence(text: str) -> float:
     """Return how much a question depends on the previous questions, from 0 (self-contained) to 1 (fully dependent).
 
-    The value for a question with n content words is clip((3 - n) / 2, 0, 1), by the limits in
-    :data:`CONTEXT_DEPENDENT_WORDS`. If the question contains a reference to previous questions ("them", "what about"),
-    n is reduced by 2. Only English function words are known. Questions in other languages thus appear to have more
-    content words, and to depend less on previous questions.
+    The value is 1 for questions with at most one content word, 0.5 for two content words, and 0 for more (see
+    :data:`CONTEXT_DEPENDENT_WORDS`). A content word is any word except function words such as "the". If the question
+    refers to previous questions ("them", "what about"), two is subtracted from the number of content words. Only
+    English function words are known. Questions in other languages thus appear to have more content words, and to
+    depend less on previous questions.
+
+    Args:
+        text: The text of the question.
 
     >>> [context_dependence(text) for text in ("What about them?", "guinea pigs", "How long do guinea pigs live?")]
     [1.0, 0.5, 0.0]
@@ -185,7 +189,7 @@ def context_dependence(text: str) -> float:
 
 
 def _character_class(ranges: Iterable[tuple[int, int]]) -> str:
-    """Write ranges of code points as they occur between the brackets of a regular expression, such as ``a-z``."""
+    """Return ranges of code points in the notation of a regular expression's character class, such as ``a-z0-9``."""
     return "".join(f"{chr(first)}-{chr(last)}" for first, last in ranges)
 
 
@@ -199,8 +203,8 @@ def _combining_marks() -> list[int]:
 
 
 @cache
-def _word() -> re.Pattern[str]:
-    """Return the pattern of a word in a lower-cased text."""
+def _word_pattern() -> re.Pattern[str]:
+    """Return a regular expression that matches a word in a lower-case text."""
     marks = _character_class((point, point) for point in _combining_marks())
     unspaced = _character_class(UNSPACED_SCRIPTS)
     return re.compile(rf"[{unspaced}]|(?:(?![{unspaced}])(?:[^\W_]|[{marks}]))+")
