@@ -51,13 +51,13 @@ def terms_of(text: str, analyzer: str) -> list[str]:
     >>> terms_of("os.path.join_all in the U.S.", "standard")
     ['os', 'path', 'join', 'all', 'in', 'the', 'u.s']
     """
-    words = [word for pattern, part in _parts(text) for word in pattern.findall(part)]
+    words = [word for pattern, part in _parts_with_patterns(text) for word in pattern.findall(part)]
     if max(map(len, words), default=0) > MAX_WORD:
         words = [word[i : i + MAX_WORD] for word in words for i in range(0, len(word), MAX_WORD)]
     return [term for term in map(_normalizer(analyzer), words) if term]
 
 
-def words_of(text: str, analyzer: str) -> tuple[list[str], list[tuple[int, int]]]:
+def terms_with_spans(text: str, analyzer: str) -> tuple[list[str], list[tuple[int, int]]]:
     """Split a text into words, and return the indexed term and the position of each word.
 
     Args:
@@ -69,7 +69,7 @@ def words_of(text: str, analyzer: str) -> tuple[list[str], list[tuple[int, int]]
         list contains the start and end of each word in the text, so that ``text[start:end]`` is the word.
     """
     parts = [""]  # separators and words, alternating
-    for pattern, part in _parts(text):
+    for pattern, part in _parts_with_patterns(text):
         first, *more = pattern.split(part)
         parts[-1] += first
         parts += more
@@ -84,8 +84,8 @@ def words_of(text: str, analyzer: str) -> tuple[list[str], list[tuple[int, int]]
     return [*map(_normalizer(analyzer), parts[1::2])], [*zip(ends[::2], ends[1::2], strict=False)]
 
 
-def _parts(text: str) -> Iterator[tuple[Any, str]]:
-    """Split a text into ASCII parts and other parts, because words in ASCII text can be found faster.
+def _parts_with_patterns(text: str) -> Iterator[tuple[Any, str]]:
+    """Split a text into ASCII parts and other parts, each with a pattern that matches its words.
 
     The pattern for ASCII text takes a tenth of the time of the pattern for all scripts. The text is split at blanks
     only, so that no word is cut. In parts that are not ASCII, blanks replace the separators inside compound names, such
@@ -95,7 +95,7 @@ def _parts(text: str) -> Iterator[tuple[Any, str]]:
         text: The text to split.
 
     Yields:
-        Pairs of a compiled pattern that matches the words of a part, and the part.
+        The compiled pattern for the words of a part, and the part.
     """
     position, split_text = 0, ""
     while foreign := _FOREIGN.search(text, position):
@@ -152,8 +152,8 @@ def _lowered(word: str) -> str:
 
 
 @lru_cache(1 << 17)
-def _stemmed(word: str) -> str:
-    """Return the stem of an English word, or an empty string if the word is a stop word."""
+def _english_term(word: str) -> str:
+    """Return the term that the English analyzer indexes for a word: its lower-case stem, or "" for a stop word."""
     lowered = _lowered(word)
     if lowered.endswith(("'s", "’s", "＇s")):
         lowered = lowered[:-2]
@@ -171,7 +171,7 @@ def _normalizer(analyzer: str) -> Callable[[str], str]:
     """
     if analyzer in LANGUAGES:
         return _language_stemmer(analyzer)
-    return _stemmed if analyzer == "english" else _lowered
+    return _english_term if analyzer == "english" else _lowered
 
 
 def _language_stemmer(language: str) -> Callable[[str], str]:

@@ -15,7 +15,7 @@ import orjson
 from resift.arrays import Floats
 from resift.embedded.fields import FieldTest
 from resift.embedded.scoring import Bm25, Script, Vectors, sum_by_row
-from resift.embedded.tables import IndexTables, Matches, Rows, stored_object
+from resift.embedded.tables import IndexTables, Matches, Rows, parse_stored_object
 
 
 class IndexCache:
@@ -40,8 +40,11 @@ class IndexCache:
         self.rows: Rows | None = None
 
 
-class View:
-    """An index as query clauses see it: its documents, term statistics and vectors during a database transaction.
+class IndexView:
+    """Read access of query clauses to an index, within a database transaction.
+
+    Clauses look up the row numbers, the term statistics and the vectors of documents. In the database, a row number
+    identifies a document.
 
     Attributes:
         db: The database connection with the open transaction.
@@ -62,7 +65,7 @@ class View:
         self._cache.vectors = self._cache.vectors or Vectors.load(self.db, self.tables)
         return self._cache.vectors
 
-    def rows(self, ids: frozenset[str] | None, within: Rows | None) -> Rows:
+    def row_numbers(self, ids: frozenset[str] | None, within: Rows | None) -> Rows:
         """Look up the row numbers of documents by their ids.
 
         Args:
@@ -87,8 +90,8 @@ class View:
             self._cache.rows.flags.writeable = False
         return self._cache.rows
 
-    def passing(self, test: FieldTest, within: Rows | None) -> Rows:
-        """Return the row numbers of all documents that pass a test, in ascending order.
+    def passing_rows(self, test: FieldTest, within: Rows | None) -> Rows:
+        """Find the documents that pass a test, and return their row numbers in ascending order.
 
         Args:
             test: A function that receives the fields of a document, and returns whether the document passes.
@@ -106,7 +109,7 @@ class View:
             try:
                 document = orjson.loads(source)
             except orjson.JSONDecodeError:
-                document = stored_object(source, f"row {row}")
+                document = parse_stored_object(source, f"row {row}")
             if test(document):
                 rows.append(row)
         return np.array(rows, np.int64)
@@ -123,7 +126,7 @@ class Clause(ABC):
     boost: float = 1.0
 
     @abstractmethod
-    def matches(self, view: View, within: Rows | None = None) -> Matches:
+    def matches(self, view: IndexView, within: Rows | None = None) -> Matches:
         """Find the documents that match the clause, and compute their scores.
 
         Args:
@@ -134,14 +137,14 @@ class Clause(ABC):
             The row numbers of the matching documents in ascending order, and the score of each document.
         """
 
-    def count(self, view: View) -> int:
+    def count(self, view: IndexView) -> int:
         """Return the number of documents in the index that match the clause."""
         return len(self.matches(view)[0])
 
-    def words(self, field: str) -> Iterator[str]:
-        """Return the terms that this clause searches for in a field, for highlighting.
+    def highlight_terms(self, field: str) -> Iterator[str]:
+        """Return the terms that this clause searches for in a field, so that they can be highlighted in hits.
 
-        The result does not include terms inside ``must_not`` clauses and filters of k-NN clauses.
+        Terms inside ``must_not`` clauses and inside filters of k-NN clauses are left out.
 
         Args:
             field: The name of the field.
@@ -151,16 +154,16 @@ class Clause(ABC):
 
 @dataclass(frozen=True)
 class RowFilter(Clause):
-    """A clause that selects documents with a function. The score of every selected document is the boost.
+    """A clause that selects documents with a function, and gives each of them the same score: the boost.
 
     Attributes:
-        find_rows: The function. It takes a view of the index and the row numbers of the documents to consider (None for
-            all documents), and returns the row numbers of the matching documents.
+        find_rows: The function. It takes a view of the index, and the row numbers of the documents to consider (None
+            for all documents). It returns the row numbers of the matching documents.
     """
 
-    find_rows: Callable[[View, Rows | None], Rows]
+    find_rows: Callable[[IndexView, Rows | None], Rows]
 
-    def matches(self, view: View, within: Rows | None = None) -> Matches:
+    def matches(self, view: IndexView, within: Rows | None = None) -> Matches:
         """Find the documents that the function selects. All of them get the same score.
 
         Args:
@@ -180,7 +183,7 @@ class ConstantScore(Clause):
 
     query: Clause
 
-    def matches(self, view: View, within: Rows | None = None) -> Matches:
+    def matches(self, view: IndexView, within: Rows | None = None) -> Matches:
         """Find the documents that match the inner query. All of them get the same score.
 
         Args:
@@ -193,9 +196,13 @@ class ConstantScore(Clause):
         rows, _ = self.query.matches(view, within)
         return rows, np.full(len(rows), self.boost, np.float32)
 
-    def words(self, field: str) -> Iterator[str]:
-        """Return the terms of the inner query."""
-        return self.query.words(field)
+    def highlight_terms(self, field: str) -> Iterator[str]:
+        """Return the terms that the inner query searches for in a field, so that they can be highlighted in hits.
+
+        Args:
+            field: The name of the field.
+        """
+        return self.query.highlight_terms(field)
 
 
 @dataclass(frozen=True)
@@ -207,17 +214,17 @@ class TextMatch(Clause):
     Attributes:
         boosts: Maps the name of each searched field to its weight.
         terms: The terms of the query. A term that occurs several times in the query is repeated.
-        every: Whether a field must contain all terms. Otherwise a single term is enough.
+        require_all: Whether a field must contain all terms. Otherwise a single term is enough.
         tie_breaker: The factor (0 to 1) by which the scores of other fields are multiplied before they are added to the
             score of the best field.
     """
 
     boosts: dict[str, float]
     terms: tuple[str, ...]
-    every: bool = False
+    require_all: bool = False
     tie_breaker: float = 0.0
 
-    def matches(self, view: View, within: Rows | None = None) -> Matches:
+    def matches(self, view: IndexView, within: Rows | None = None) -> Matches:
         """Find the documents that contain the terms, and compute their BM25 scores.
 
         Args:
@@ -227,7 +234,7 @@ class TextMatch(Clause):
         Returns:
             The row numbers of the matching documents in ascending order, and the score of each document.
         """
-        key = (*self.boosts.items(), self.terms, self.every, self.tie_breaker, self.boost)
+        key = (*self.boosts.items(), self.terms, self.require_all, self.tie_breaker, self.boost)
         if within is None:
             return view.text_matches.get(key) or view.text_matches.setdefault(key, self._scored(view, None))
         if key not in view.text_matches:
@@ -236,13 +243,13 @@ class TextMatch(Clause):
         selected = np.isin(rows, within, assume_unique=True)
         return rows[selected], scores[selected]
 
-    def _scored(self, view: View, within: Rows | None) -> Matches:
+    def _scored(self, view: IndexView, within: Rows | None) -> Matches:
         """Find the documents that contain the terms, and compute their BM25 scores, without using the cache.
 
         The arguments and the result are those of :meth:`matches`.
         """
         field_matches = [
-            view.bm25.matches(view.db, field, self.terms, self.every, boost * self.boost, within)
+            view.bm25.matches(view.db, field, self.terms, self.require_all, boost * self.boost, within)
             for field, boost in self.boosts.items()
         ]
         field_matches = [matches for matches in field_matches if len(matches[0])] or field_matches[:1]
@@ -256,14 +263,16 @@ class TextMatch(Clause):
         rest = np.bincount(places, scores, len(rows)) - best
         return rows, (best + rest * np.float32(self.tie_breaker)).astype(np.float32)
 
-    def count(self, view: View) -> int:
+    def count(self, view: IndexView) -> int:
         """Return the number of matching documents. For a single term, this is fast because no scores are computed."""
         if len(self.terms) != 1:
             return super().count(view)
-        return len(np.unique(np.concatenate([view.bm25.rows(view.db, field, *self.terms) for field in self.boosts])))
+        return len(
+            np.unique(np.concatenate([view.bm25.rows_with_term(view.db, field, *self.terms) for field in self.boosts]))
+        )
 
-    def words(self, field: str) -> Iterator[str]:
-        """Return the terms for which this clause searches in a field, for highlighting.
+    def highlight_terms(self, field: str) -> Iterator[str]:
+        """Return the terms that this clause searches for in a field, so that they can be highlighted in hits.
 
         Args:
             field: The name of the field. If the clause does not search this field, the result is empty.
@@ -294,7 +303,7 @@ class Bool(Clause):
     minimum_should_match: int = 0
     take_maximum: bool = False
 
-    def matches(self, view: View, within: Rows | None = None) -> Matches:
+    def matches(self, view: IndexView, within: Rows | None = None) -> Matches:
         """Find the documents that match the inner clauses, and combine their scores.
 
         Args:
@@ -317,7 +326,7 @@ class Bool(Clause):
             within = np.empty(0, np.int64)
         elif self.minimum_should_match:
             within, _ = sum_by_row(alternatives, self.minimum_should_match)
-        within = view.rows(None, within)
+        within = view.row_numbers(None, within)
         for inner in self.must_not:
             within = np.setdiff1d(within, inner.matches(view, within)[0], assume_unique=True)
         total = np.zeros(len(within), np.float32)
@@ -333,15 +342,15 @@ class Bool(Clause):
             total += part.astype(np.float32)
         return within, total * np.float32(self.boost)
 
-    def words(self, field: str) -> Iterator[str]:
-        """Return the terms for which the inner clauses search in a field, for highlighting.
+    def highlight_terms(self, field: str) -> Iterator[str]:
+        """Return the terms that the inner clauses search for in a field, so that they can be highlighted in hits.
 
         Terms of ``must_not`` clauses are left out.
 
         Args:
             field: The name of the field.
         """
-        return chain.from_iterable(inner.words(field) for inner in self.must + self.should + self.filter)
+        return chain.from_iterable(inner.highlight_terms(field) for inner in self.must + self.should + self.filter)
 
 
 @dataclass(frozen=True)
@@ -358,7 +367,7 @@ class ScriptScore(ConstantScore):
 
     script: Script
 
-    def matches(self, view: View, within: Rows | None = None) -> Matches:
+    def matches(self, view: IndexView, within: Rows | None = None) -> Matches:
         """Find the documents that match the inner query, and compute their scores with the script.
 
         Args:
@@ -369,7 +378,7 @@ class ScriptScore(ConstantScore):
             The row numbers of the matching documents in ascending order, and the score of each document.
         """
         rows, _ = self.query.matches(view, within)
-        return rows, view.vectors().scripted(self.script, rows) * np.float32(self.boost)
+        return rows, view.vectors().script_scores(self.script, rows) * np.float32(self.boost)
 
 
 @dataclass(frozen=True)
@@ -378,14 +387,14 @@ class FunctionScore(ConstantScore):
 
     Attributes:
         functions: Pairs of a condition and a weight. The weight applies to the documents that match the condition.
-        first: Which weights apply to a document that matches several conditions. If True, only the weight of the first
-            of these conditions. If False, the product of all their weights.
+        first_only: Whether only the first matching condition counts if a document matches several conditions.
+            Otherwise, the weights of all matching conditions are multiplied.
     """
 
     functions: tuple[tuple[Clause, float], ...]
-    first: bool
+    first_only: bool
 
-    def matches(self, view: View, within: Rows | None = None) -> Matches:
+    def matches(self, view: IndexView, within: Rows | None = None) -> Matches:
         """Find the documents that match the inner query, and multiply their scores by weights.
 
         Args:
@@ -400,7 +409,7 @@ class FunctionScore(ConstantScore):
         for condition, weight in self.functions:
             matching = np.isin(rows, condition.matches(view, rows)[0], assume_unique=True) & ~done
             factors[matching] *= weight
-            done |= matching & self.first
+            done |= matching & self.first_only
         return rows, (scores * factors).astype(np.float32)
 
 
@@ -419,7 +428,7 @@ class Knn(Clause):
     k: int
     condition: Clause | None
 
-    def matches(self, view: View, within: Rows | None = None) -> Matches:
+    def matches(self, view: IndexView, within: Rows | None = None) -> Matches:
         """Find the documents that are nearest to the query vector, and compute their scores from the distances.
 
         Args:

@@ -64,9 +64,9 @@ _IS_CLIENT = f"? IN ({_IDS})"
 
 
 class _Connection(sqlite3.Connection):
-    """A connection to an SQLite file that remembers how long it waits for other writers.
+    """A connection to an SQLite file with a time limit for waiting for other writers.
 
-    The time limit is sent to SQLite only if it changes.
+    The connection remembers the time limit, and sends it to SQLite only if it changes.
     """
 
     _seconds = _TIMEOUT
@@ -83,7 +83,7 @@ class _Connection(sqlite3.Connection):
 
 
 class Database:
-    """An SQLite file that several threads and processes can use at the same time. The file is created if necessary.
+    """An SQLite file that several threads and processes can use at the same time. A missing file is created.
 
     Args:
         path: The path of the file, or ``:memory:`` for a database of this object. Its data is lost when it is closed.
@@ -115,9 +115,9 @@ class Database:
         self._is_prepared = False
         # Since Python 3.13, a connection that is not closed causes a ResourceWarning. Some callers never close their
         # engine, so close the connections when this object is collected.
-        weakref.finalize(self, _close, self._idle)
-        with self._translated(), self._connection() as db:
-            self._prepare(db, table, schema)
+        weakref.finalize(self, _close_connections, self._idle)
+        with self._translated_errors(), self._connection() as db:
+            self._create_tables(db, table, schema)
         self._is_prepared = True
 
     @contextmanager
@@ -131,7 +131,7 @@ class Database:
             write: Whether the transaction may write.
             seconds: The maximum time to wait for other writers, in seconds. The default is 30.
         """
-        with self._translated(), self._connection() as db:
+        with self._translated_errors(), self._connection() as db:
             db.wait_at_most(seconds or _TIMEOUT)
             if write:
                 db.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
@@ -150,13 +150,13 @@ class Database:
             values: The values of the statement.
             seconds: The maximum time to wait for writers, in seconds. The default is 30.
         """
-        with self._translated(), self._connection() as db:
+        with self._translated_errors(), self._connection() as db:
             db.wait_at_most(seconds or _TIMEOUT)
             return db.execute(sql, values).fetchall()
 
     def close(self) -> None:
         """Close the connections of this process."""
-        _close(self._idle)
+        _close_connections(self._idle)
 
     @contextmanager
     def _connection(self) -> Iterator[_Connection]:
@@ -186,7 +186,7 @@ class Database:
         self._release(db, idle)
 
     def _release(self, db: _Connection, idle: list[_Connection]) -> None:
-        """Make a connection available again, or close it if :meth:`close` was called while it was in use.
+        """Make a connection available again after its use. If :meth:`close` was called meanwhile, close it.
 
         Args:
             db: The connection.
@@ -209,7 +209,7 @@ class Database:
             self.path, timeout=_TIMEOUT, isolation_level=None, check_same_thread=False, factory=_Connection
         )
 
-    def _prepare(self, db: sqlite3.Connection, table: str, schema: Sequence[str]) -> None:
+    def _create_tables(self, db: sqlite3.Connection, table: str, schema: Sequence[str]) -> None:
         """Create the tables in the file, unless the file already contains them.
 
         Args:
@@ -228,9 +228,7 @@ class Database:
         db.execute("COMMIT")
 
     def _is_new(self, db: sqlite3.Connection) -> bool:
-        """Return whether the database file is new.
-
-        A new file contains no format version yet.
+        """Return whether the database file is new, so that it contains no format version yet.
 
         Args:
             db: The connection to the file.
@@ -246,7 +244,7 @@ class Database:
         return not version
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         """Return a context manager that converts SQLite's exceptions into Resift's exceptions."""
         try:
             yield
@@ -285,10 +283,11 @@ class ErasingDatabase(Database):
         return deleted
 
     def truncate_log(self, seconds: float = SEARCH_TIMEOUT) -> bool:
-        """Empty the write-ahead log, which contains earlier versions of rows, also of deleted rows.
+        """Empty SQLite's write-ahead log, which still contains deleted rows and earlier versions of rows.
 
-        If this object has emptied the log and deleted no rows since, only try this once, without waiting. Otherwise,
-        log a warning if other processes prevent it. The changes in the log are not lost in any case.
+        The changes in the log are first written to the database, so no data is lost. If this object has emptied the log
+        before and has deleted no rows since, the method tries only once, without waiting. Otherwise, it logs a warning
+        if other processes prevent that the log is emptied.
 
         Args:
             seconds: The maximum time to wait for transactions of other connections, in seconds.
@@ -305,16 +304,15 @@ class ErasingDatabase(Database):
             self._is_truncation_pending = True
         return is_empty
 
-    def rewrite(self) -> bool:
+    def rewrite_file(self) -> bool:
         """Write the whole file anew without the space of deleted rows, and empty the write-ahead log.
 
-        ``secure_delete`` is not sufficient to erase a row: when SQLite distributes the rows of a full page to several
-        pages, copies of rows can stay behind in the unused space of a page, and a later deletion does not find them.
-
-        Other connections cannot write meanwhile.
+        Other connections cannot write meanwhile. SQLite's setting ``secure_delete`` is not sufficient to erase a row:
+        when SQLite distributes the rows of a full page to several pages, copies of rows can stay behind in the unused
+        space of a page, and a later deletion does not find them.
 
         Returns:
-            Whether this was possible. If not, a warning is logged.
+            True if both succeeded. Otherwise, a warning is logged.
         """
         if not self._erase("VACUUM", _TIMEOUT, _TIMEOUT):
             return False
@@ -333,7 +331,7 @@ class ErasingDatabase(Database):
         """
         end = time.monotonic() + seconds
         try:
-            with self._translated(), self._connection() as db:
+            with self._translated_errors(), self._connection() as db:
                 while True:
                     remaining = max(end - time.monotonic(), 0.0)
                     db.wait_at_most(min(remaining, attempt_seconds))
@@ -356,7 +354,7 @@ class ErasingDatabase(Database):
         return db
 
 
-def _close(idle: dict[int, list[_Connection]]) -> None:
+def _close_connections(idle: dict[int, list[_Connection]]) -> None:
     """Close the connections of this process."""
     _close_each(idle.pop(os.getpid(), []))
 
@@ -426,7 +424,7 @@ class SqliteSessionStore(SessionStore):
         """
         sql = f"SELECT {_ROW}, version FROM session_log WHERE id = ?"
         rows = self._database.query(sql, (id,), None if wait else SEARCH_TIMEOUT)
-        return _stored(*rows[0]) if rows else None
+        return _session_record(*rows[0]) if rows else None
 
     def write(self, id: str, session: SessionRecord, wait: bool = True) -> bool:
         """Write a session, unless another caller has changed it since it was read.
@@ -453,7 +451,7 @@ class SqliteSessionStore(SessionStore):
 
     def delete(self, id: str) -> bool:
         """Delete a session, and return whether it existed."""
-        deleted = self._delete("id = ?", id) == 1
+        deleted = self._delete_where("id = ?", id) == 1
         self._database.truncate_log()
         return deleted
 
@@ -466,17 +464,17 @@ class SqliteSessionStore(SessionStore):
         with self._database.transaction(write=False) as db:
             sql = f"SELECT id, {_ROW} FROM session_log WHERE ? IS NULL OR {_HAS_INDEX} ORDER BY id"
             rows = db.execute(sql, (index, index)).fetchall()
-        return ((id, _stored(*row)) for id, *row in rows)
+        return ((id, _session_record(*row)) for id, *row in rows)
 
     def scan_indices(self) -> Iterator[tuple[str, Any]]:
         """Yield the id of each stored session, and the names of the indices that contain its judged documents."""
         with self._database.transaction(write=False) as db:
             rows = db.execute("SELECT id, CAST(indices AS BLOB) FROM session_log ORDER BY id").fetchall()
-        return ((id, _value(indices)) for id, indices in rows)
+        return ((id, _parse_json(indices)) for id, indices in rows)
 
     def delete_index(self, index: str) -> int:
         """Delete all sessions with judgements in an index, and return how many were deleted."""
-        deleted = self._delete(_HAS_INDEX, index)
+        deleted = self._delete_where(_HAS_INDEX, index)
         self._database.truncate_log()
         return deleted
 
@@ -491,7 +489,7 @@ class SqliteSessionStore(SessionStore):
         # Delete in batches. A single statement for hundreds of thousands of sessions would block all writers.
         batch, purged = "id IN (SELECT id FROM session_log WHERE expires < ? LIMIT ?)", 0
         while True:
-            deleted = self._delete(batch, before, PURGE_BATCH)
+            deleted = self._delete_where(batch, before, PURGE_BATCH)
             purged += deleted
             if not wait or deleted < PURGE_BATCH:
                 break
@@ -499,21 +497,21 @@ class SqliteSessionStore(SessionStore):
         return purged
 
     def erase_deleted(self) -> bool:
-        """Write the file anew without the remains of deleted sessions.
+        """Write the file anew, so that it contains no more data of deleted sessions.
 
         This takes time in proportion to the size of the file, which can also contain the indices of the embedded
         engine.
 
         Returns:
-            Whether nothing is left of deleted sessions. False if another process prevented this, or the disk is full.
+            True if no data of deleted sessions is left. False if another process prevented this, or the disk is full.
         """
-        return self._database.rewrite()
+        return self._database.rewrite_file()
 
     def close(self) -> None:
         """Close the connections."""
         self._database.close()
 
-    def _delete(self, condition: str, *values: Any) -> int:
+    def _delete_where(self, condition: str, *values: Any) -> int:
         """Delete all sessions that match an SQL condition, and return how many were deleted.
 
         Args:
@@ -523,7 +521,7 @@ class SqliteSessionStore(SessionStore):
         return self._database.delete((f"DELETE FROM session_log WHERE {condition}", values))
 
 
-def _stored(body: bytes, expires: Any, indices: bytes, version: Any = None) -> SessionRecord:
+def _session_record(body: bytes, expires: Any, indices: bytes, version: Any = None) -> SessionRecord:
     """Create a session record from the columns of a database row.
 
     Args:
@@ -532,10 +530,10 @@ def _stored(body: bytes, expires: Any, indices: bytes, version: Any = None) -> S
         indices: The names of the indices with judgements in the session, as JSON.
         version: The version of the session, or None if it was not read.
     """
-    return SessionRecord(_value(body), expires, _value(indices), version)
+    return SessionRecord(_parse_json(body), expires, _parse_json(indices), version)
 
 
-def _value(text: bytes) -> Any:
+def _parse_json(text: bytes) -> Any:
     """Parse a JSON text. Return None if the text is not valid JSON."""
     try:
         return json.loads(text)
@@ -617,7 +615,7 @@ class SqliteUbiLog(UbiLog):
             since: The time of the earliest event, in Unix seconds.
             until: The time of the latest event, in Unix seconds.
         """
-        rows = self._rows("SELECT body FROM ubi_events WHERE at BETWEEN ? AND ?", since, until)
+        rows = self._select_entries("SELECT body FROM ubi_events WHERE at BETWEEN ? AND ?", since, until)
         return (event for event in map(UbiEvent.read, rows) if event is not None)
 
     def application_queries(self, application: str, since: float, until: float) -> list[dict[str, Any]]:
@@ -628,7 +626,9 @@ class SqliteUbiLog(UbiLog):
             since: The time of the earliest query, in Unix seconds.
             until: The time of the latest query, in Unix seconds.
         """
-        rows = self._rows("SELECT body FROM ubi_queries WHERE json_extract(body, '$.application') = ?", application)
+        rows = self._select_entries(
+            "SELECT body FROM ubi_queries WHERE json_extract(body, '$.application') = ?", application
+        )
         return [row for row in rows if since <= (seconds_of(row.get("timestamp")) or 0.0) <= until]
 
     def client_documents(self, client: str) -> dict[str, list[dict[str, Any]]]:
@@ -640,7 +640,7 @@ class SqliteUbiLog(UbiLog):
         Returns:
             Lists of entries as JSON objects, by kind ("queries" and "events").
         """
-        return {kind: self._rows(f"SELECT body FROM ubi_{kind} WHERE {_IS_CLIENT}", client) for kind in KINDS}
+        return {kind: self._select_entries(f"SELECT body FROM ubi_{kind} WHERE {_IS_CLIENT}", client) for kind in KINDS}
 
     def delete_client(self, client: str) -> int:
         """Delete all log entries about a client, and return how many were deleted.
@@ -653,7 +653,7 @@ class SqliteUbiLog(UbiLog):
         self._database.truncate_log()
         return deleted
 
-    def _rows(self, sql: str, *values: Any) -> list[dict[str, Any]]:
+    def _select_entries(self, sql: str, *values: Any) -> list[dict[str, Any]]:
         """Run a SELECT statement that returns log entries, and return the entries as JSON objects.
 
         Args:

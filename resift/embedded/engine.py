@@ -22,24 +22,24 @@ from resift.contracts.documents import (
 )
 from resift.contracts.engine import Engine, Headers
 from resift.contracts.tuning import Tuning
-from resift.embedded.clauses import IndexCache, View
+from resift.embedded.clauses import IndexCache, IndexView
 from resift.embedded.database import Database
-from resift.embedded.fields import count_values, exact_names
+from resift.embedded.fields import count_values, exact_field_names
 from resift.embedded.query import parse_query
 from resift.embedded.ranking import parse_search
 from resift.embedded.tables import (
     SCHEMA,
+    IndexSettings,
     IndexTables,
-    Meta,
-    count_change,
     create_tables,
+    decode_vector,
     delete_document,
     drop_tables,
     find_tables,
-    stored_object,
-    stored_sources,
-    stored_vector,
-    tune,
+    increment_changes,
+    parse_stored_object,
+    read_sources,
+    store_tuning,
     write_document,
     write_vector,
 )
@@ -91,7 +91,7 @@ class SqliteEngine(Engine):
             EngineError: If the index exists with other settings (status 400).
         """
         check_index(index, fields, analyzer)
-        meta = Meta(tuple(fields), model.hash, model.name, model.dim, model.space_type, analyzer)
+        meta = IndexSettings(tuple(fields), model.hash, model.name, model.dim, model.space_type, analyzer)
         with self._database.transaction() as db:
             create_tables(db, index, meta)
 
@@ -115,7 +115,7 @@ class SqliteEngine(Engine):
             tuning: The settings, or None to delete the stored settings.
         """
         with self._database.transaction() as db:
-            tune(db, find_tables(db, index), tuning)
+            store_tuning(db, find_tables(db, index), tuning)
 
     def resolve(self, index: str, headers: Headers = None) -> list[str]:
         """Return a list that contains only ``index``, because an SQLite file has no aliases of indices.
@@ -146,7 +146,7 @@ class SqliteEngine(Engine):
             headers: The HTTP headers of the caller, which this engine ignores.
         """
         hits = self.sample(index, _FIELD_SAMPLE, headers=headers).hits
-        return exact_names([hit["_source"] for hit in hits], self.info(index).fields)
+        return exact_field_names([hit["_source"] for hit in hits], self.info(index).fields)
 
     def field_names(self, index: str) -> list[str]:
         """Return the names of all known fields of an index.
@@ -178,7 +178,7 @@ class SqliteEngine(Engine):
         with self._database.transaction(write=False) as db:
             tables = find_tables(db, index)
             rows, _ = parse_query(query, tables, whole=True).clause.matches(self._view(db, tables))
-            return count_values(stored_sources(db, tables, rows.tolist()), fields, size)
+            return count_values(read_sources(db, tables, rows.tolist()), fields, size)
 
     def document_counts(self, index: str, clauses: Sequence[Body], headers: Headers = None) -> list[int]:
         """Return how many documents of an index match each query clause.
@@ -229,7 +229,7 @@ class SqliteEngine(Engine):
                     write_document(db, tables, document)
                 else:
                     rejected.append(Rejection(position, document.id, 400, reason))
-            count_change(db, tables)
+            increment_changes(db, tables)
         return rejected
 
     def get(self, index: str, id: str) -> tuple[dict[str, Any], Any]:
@@ -266,7 +266,7 @@ class SqliteEngine(Engine):
         with self._database.transaction() as db:
             tables = find_tables(db, index)
             written = [write_vector(db, tables, id, version, vector) for id, version, vector in vectors]
-            count_change(db, tables)
+            increment_changes(db, tables)
         reason = "changed or deleted since it was read"
         return [Rejection(i, vectors[i][0], 409, reason) for i, success in enumerate(written) if not success]
 
@@ -315,8 +315,8 @@ class SqliteEngine(Engine):
                 rows = db.execute(sql, (last, *values)).fetchall()
             for _, id, source, blob, version in rows:
                 where = f"document {id!r}"
-                vector = stored_vector(blob, tables.meta.dim, where)
-                stored = stored_object(source, where)
+                vector = decode_vector(blob, tables.meta.dim, where)
+                stored = parse_stored_object(source, where)
                 shown = stored if fields is None else filter_source(stored, list(fields)) or {}
                 yield Document(id, shown, vector, version)
             if not rows:
@@ -328,7 +328,7 @@ class SqliteEngine(Engine):
         with self._database.transaction() as db:
             tables = find_tables(db, index)
             deleted = sum(delete_document(db, tables, id) for id in ids)
-            count_change(db, tables)
+            increment_changes(db, tables)
         return deleted
 
     def search(self, index: str, body: Body, vectors: str | None = None, headers: Headers = None) -> SearchResult:
@@ -406,7 +406,7 @@ class SqliteEngine(Engine):
             pages = (slice(start, start + _PAGE) for start in range(0, len(rows), _PAGE))
             return [hit["_id"] for page in pages for hit in search.hits(view, rows[page], scores[page], False)[0]]
 
-    def _view(self, db: sqlite3.Connection, tables: IndexTables) -> View:
+    def _view(self, db: sqlite3.Connection, tables: IndexTables) -> IndexView:
         """Return a view of an index, in which query clauses look up documents, term statistics and vectors.
 
         A view shows the index as it is in the current transaction. Term statistics and vectors are cached between
@@ -419,7 +419,7 @@ class SqliteEngine(Engine):
         cache = self._caches.get(tables.number)
         if cache is None or cache.changes != tables.changes:
             cache = self._caches[tables.number] = IndexCache(db, tables)
-        return View(db, tables, cache)
+        return IndexView(db, tables, cache)
 
 
 def _ids_body(ids: Sequence[str], size: int, source: Any) -> Body:

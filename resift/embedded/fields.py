@@ -21,7 +21,7 @@ FieldTest = Callable[[Any], bool]  # returns whether a document's source passes
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {"gt": gt, "gte": ge, "lt": lt, "lte": le}
 
 
-def scalar(value: Any, what: str) -> Scalar:
+def checked_scalar(value: Any, what: str) -> Scalar:
     """Check that a value in a query is a string, a number or a boolean, and return it.
 
     Args:
@@ -62,7 +62,7 @@ def in_range(name: str, bounds: Sequence[tuple[str, Scalar]]) -> FieldTest:
         name: The name of the field.
         bounds: The limits of the range, as pairs of an operator ("gt", "gte", "lt" or "lte") and a value.
     """
-    return lambda source: any(all(_compares(*bound, value) for bound in bounds) for value in _scalars(source, name))
+    return lambda source: any(all(_satisfies(*bound, value) for bound in bounds) for value in _scalars(source, name))
 
 
 def exists(name: str) -> FieldTest:
@@ -73,31 +73,31 @@ def exists(name: str) -> FieldTest:
     Args:
         name: The name of the field.
     """
-    return lambda source: any(map(_is_something, _values(source, name)))
+    return lambda source: any(map(_has_value, _values(source, name)))
 
 
-def _compares(name: str, bound: Scalar, value: Scalar) -> bool:
-    """Return whether a value of a document satisfies a limit of a range.
+def _satisfies(operator: str, bound: Scalar, value: Scalar) -> bool:
+    """Return whether a value of a document satisfies a limit of a range query.
 
     Args:
-        name: The operator: "gt", "gte", "lt" or "lte".
+        operator: The operator of the limit: "gt", "gte", "lt" or "lte".
         bound: The limit in the query.
         value: The value in the document. Its type decides whether numbers or strings are compared.
     """
     if isinstance(value, (str, bool)):
-        return COMPARISONS[name](value_text(value), value_text(bound))
+        return COMPARISONS[operator](value_text(value), value_text(bound))
     number = _as_number(bound)
-    return number is not None and COMPARISONS[name](value, number)
+    return number is not None and COMPARISONS[operator](value, number)
 
 
 def _scalars(source: Any, name: str) -> Iterator[Scalar]:
     return (value for value in _values(source, name) if isinstance(value, (str, int, float)))
 
 
-def _is_something(value: Any) -> bool:
-    """Return whether a value is not null. An object must contain such a value."""
+def _has_value(value: Any) -> bool:
+    """Return whether a value is not null. For an object, at least one of its inner values must not be null."""
     if isinstance(value, dict):
-        return any(_is_something(inner) for field in value for inner in values_of(value, field))
+        return any(_has_value(inner) for field in value for inner in values_of(value, field))
     return value is not None
 
 
@@ -121,7 +121,7 @@ def _values(source: Any, name: str) -> Iterator[Any]:
     return values_of(source, name.removesuffix(".keyword"))
 
 
-def exact_names(sources: Iterable[Mapping[str, Any]], texts: Collection[str]) -> list[str]:
+def exact_field_names(sources: Iterable[Mapping[str, Any]], texts: Collection[str]) -> list[str]:
     """Return the names of the fields that can be filtered by exact values, in the order of their first occurrence.
 
     These are fields whose values are integers, booleans or short strings in all documents.
@@ -130,7 +130,7 @@ def exact_names(sources: Iterable[Mapping[str, Any]], texts: Collection[str]) ->
         sources: The fields of each document (``_source``).
         texts: The names of the text fields of the index, which are not returned.
 
-    >>> exact_names([{"text": "a fire", "year": 2001, "at": {"place": "Sydney"}, "score": 0.5}], ["text"])
+    >>> exact_field_names([{"text": "a fire", "year": 2001, "at": {"place": "Sydney"}, "score": 0.5}], ["text"])
     ['year', 'at.place']
     """
     kinds: dict[str, bool] = {}

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 import msgspec
 
-from resift.embedded.analysis import words_of
+from resift.embedded.analysis import terms_with_spans
 from resift.embedded.clauses import Clause
-from resift.embedded.query import Natural, parse_query, unsupported
+from resift.embedded.query import Natural, parse_query, raise_unsupported
 from resift.embedded.tables import IndexTables
 from resift.errors import BadInput
 from resift.query.dsl import values_of
@@ -33,16 +33,16 @@ class Highlight:
 
     Attributes:
         terms: The terms to highlight in each field, by field name.
-        before: The tag to insert before a highlighted word.
-        after: The tag to insert after a highlighted word.
+        opening_tag: The tag to insert before a highlighted word.
+        closing_tag: The tag to insert after a highlighted word.
         escape: A function that escapes the text around the tags, for example for HTML.
         fragments: The maximum number of fragments for each field. 0 returns whole texts.
-        length: The number of characters after which a text is truncated before terms are highlighted.
+        length: The number of characters to which a text is truncated before its terms are highlighted.
     """
 
     terms: Mapping[str, frozenset[str]]
-    before: str
-    after: str
+    opening_tag: str
+    closing_tag: str
     escape: Callable[[str], str]
     fragments: int
     length: int
@@ -77,14 +77,14 @@ class Highlight:
             analyzer: The name of the analyzer of the text.
             terms: The terms to highlight.
         """
-        words, places = words_of(text, analyzer)
+        words, places = terms_with_spans(text, analyzer)
         if terms.isdisjoint(words):
             return None
         indexed = [position for position, term in enumerate(words) if term]  # positions of words, without stop words
         first, end = 0, len(indexed)
         if self.fragments and end > _FRAGMENT_WORDS:
             matches = [number for number, position in enumerate(indexed) if words[position] in terms]
-            first = _densest(matches, [words[indexed[number]] for number in matches])
+            first = _best_fragment_start(matches, [words[indexed[number]] for number in matches])
             end = min(first + _FRAGMENT_WORDS, end)
         start = places[indexed[first]][0] if first else 0
         stop = places[indexed[end - 1]][1] if end < len(indexed) else len(text)
@@ -103,31 +103,36 @@ class Highlight:
         """
         parts, position = [], start
         for begin, stop in words:
-            parts += [self.escape(text[position:begin]), self.before, self.escape(text[begin:stop]), self.after]
+            parts += [
+                self.escape(text[position:begin]),
+                self.opening_tag,
+                self.escape(text[begin:stop]),
+                self.closing_tag,
+            ]
             position = stop
         return "".join([*parts, self.escape(text[position:end])])
 
 
-def _densest(places: Sequence[int], terms: Sequence[str]) -> int:
-    """Find the best fragment of a text, and return the number of the word at which it starts.
+def _best_fragment_start(positions: Sequence[int], terms: Sequence[str]) -> int:
+    """Find the best fragment of a text, and return the position of its first word, counted in words.
 
     The best fragment contains the largest number of distinct query terms. If several fragments contain the same number
     of distinct terms, the fragment with the most occurrences is best. The fragment starts a few words before its first
     term.
 
     Args:
-        places: The positions of all query terms in the text, counted in words, in ascending order.
+        positions: The positions of all query terms in the text, counted in words, in ascending order.
         terms: The query term at each of these positions.
     """
     # A sliding window, so that each position is added and removed once. A long text can have 100,000 of them.
     window = Counter[str]()
     best, first, end = (0, 0), 0, 0
-    for start, place in enumerate(places):
-        while end < len(places) and places[end] < place + _FRAGMENT_WORDS - _LEADING_WORDS:
+    for start, position in enumerate(positions):
+        while end < len(positions) and positions[end] < position + _FRAGMENT_WORDS - _LEADING_WORDS:
             window[terms[end]] += 1
             end += 1
         if (len(window), end - start) > best:
-            best, first = (len(window), end - start), place
+            best, first = (len(window), end - start), position
         window[terms[start]] -= 1
         if not window[terms[start]]:
             del window[terms[start]]
@@ -155,14 +160,14 @@ def parse_highlight(body: Any, clause: Clause, tables: IndexTables) -> Highlight
     if not isinstance(fields, Mapping):
         raise BadInput("malformed highlight", value=body, expected='{"fields": {"NAME": {}}}')
     if any(settings != {} for settings in fields.values()):
-        unsupported("settings of a single field in highlight", "settings of the highlight as a whole")
+        raise_unsupported("settings of a single field in highlight", "settings of the highlight as a whole")
     if "highlight_query" in body:
         clause = parse_query(body["highlight_query"], tables, whole=True).clause
     names = [name for name in tables.meta.fields if any(fnmatchcase(name, pattern) for pattern in fields)]
     return Highlight(
-        terms={name: frozenset(clause.words(name)) for name in names},
-        before=_tag(body, "pre_tags", "<em>"),
-        after=_tag(body, "post_tags", "</em>"),
+        terms={name: frozenset(clause.highlight_terms(name)) for name in names},
+        opening_tag=_tag(body, "pre_tags", "<em>"),
+        closing_tag=_tag(body, "post_tags", "</em>"),
         escape=html.escape if body.get("encoder") == "html" else str,
         fragments=convert("number_of_fragments", body.get("number_of_fragments", _FRAGMENTS), Natural),
         length=convert("max_analyzer_offset", body.get("max_analyzer_offset", _LENGTH), Natural),

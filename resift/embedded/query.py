@@ -27,7 +27,7 @@ from resift.embedded.clauses import (
     ScriptScore,
     TextMatch,
 )
-from resift.embedded.fields import COMPARISONS, FieldTest, exists, has_any_value, in_range, scalar
+from resift.embedded.fields import COMPARISONS, FieldTest, checked_scalar, exists, has_any_value, in_range
 from resift.embedded.scoring import checked_numbers, parse_script
 from resift.embedded.tables import IndexTables
 from resift.errors import BadInput, UnsupportedQuery
@@ -114,43 +114,45 @@ class _Parser:
             UnsupportedQuery: If the embedded engine does not support a part of the clause.
             BadInput: If the clause is malformed.
         """
-        kind, settings = single(query, "query")
+        kind, settings = only_entry(query, "query")
         field_argument: tuple[str, ...] = ()
         if kind == "terms" and isinstance(settings, Mapping):  # the boost of a terms query is next to the field name
             common = {name: value for name, value in settings.items() if name in _COMMON}
-            field, values = single(
+            field, values = only_entry(
                 {name: value for name, value in settings.items() if name not in _COMMON}, "terms query"
             )
             settings = {field: {"values": values, **common}}
         if kind in _FIELD_CLAUSES:
-            field, settings = single(settings, f"{kind} query")
+            field, settings = only_entry(settings, f"{kind} query")
             field_argument = (field,)
             if kind in _SHORTHANDS and not isinstance(settings, Mapping):
                 settings = {_SHORTHANDS[kind]: settings}
         elif kind not in _OTHER_CLAUSES:
-            unsupported(f"query {kind!r}", " | ".join([*_FIELD_CLAUSES, *_OTHER_CLAUSES]))
+            raise_unsupported(f"query {kind!r}", " | ".join([*_FIELD_CLAUSES, *_OTHER_CLAUSES]))
         known = (_FIELD_CLAUSES | _OTHER_CLAUSES)[kind]
-        settings = settings_of(settings, kind, *known, *_COMMON)
+        settings = checked_settings(settings, kind, *known, *_COMMON)
         parse = getattr(self, f"_{kind}")
         clause: Clause = parse(*field_argument, settings, _weight("boost", settings.get("boost", 1.0)))
         return self._named(settings, clause)
 
     def _named(self, settings: Mapping[str, Any], clause: Clause) -> Clause:
-        """Register a clause under its ``_name``, if the settings contain a name, and return the clause.
+        """Remember a clause under its name, if its settings contain a name (``_name``), and return the clause.
 
         Args:
             settings: The settings of the clause.
             clause: The parsed clause.
         """
         if "_name" in settings:
-            self.names[str(scalar(convert("_name", settings["_name"], str), "_name"))] = clause
+            self.names[str(checked_scalar(convert("_name", settings["_name"], str), "_name"))] = clause
         return clause
 
     def _count_clauses(self, count: int = 1) -> None:
-        """Add ``count`` to the number of clauses of the query. Each word in each searched field counts as one clause.
+        """Increase the number of clauses that the query contains so far, and check the limit.
+
+        Each word in each searched field counts as one clause.
 
         Args:
-            count: The number of further clauses.
+            count: The number of clauses to add.
 
         Raises:
             BadInput: If the query now has more than MAX_CLAUSES clauses.
@@ -159,7 +161,7 @@ class _Parser:
         if self.count > MAX_CLAUSES:
             raise BadInput(f"the query has {self.count} clauses", value=self.count, expected=f"at most {MAX_CLAUSES}")
 
-    def _inner(self, query: Any) -> Clause:
+    def _inner_clause(self, query: Any) -> Clause:
         """Parse a clause that is nested in another clause.
 
         Args:
@@ -176,25 +178,30 @@ class _Parser:
         self.depth -= 1
         return clause
 
-    def _inner_of(self, body: Mapping[str, Any], name: str) -> tuple[Clause, ...]:
-        """Parse the clauses in a part of a compound clause, for example in the part ``must`` of a ``bool`` clause."""
-        return tuple(map(self._inner, _as_list(body.get(name, []))))
+    def _inner_clauses(self, body: Mapping[str, Any], name: str) -> tuple[Clause, ...]:
+        """Parse the inner clauses in a part of a compound clause, such as ``must`` of a ``bool`` clause.
+
+        Args:
+            body: The compound clause as JSON.
+            name: The name of the part. It contains a clause or a list of clauses.
+        """
+        return tuple(map(self._inner_clause, _as_list(body.get(name, []))))
 
     def _match_all(self, settings: Mapping[str, Any], boost: float) -> Clause:
-        return self._by_id(None, boost)
+        return self._id_clause(None, boost)
 
     def _match_none(self, settings: Mapping[str, Any], boost: float) -> Clause:
-        return self._by_id(frozenset(), boost)
+        return self._id_clause(frozenset(), boost)
 
     def _ids(self, settings: Mapping[str, Any], boost: float) -> Clause:
-        return self._by_id(frozenset(_text(value, "ids") for value in _as_list(settings.get("values"))), boost)
+        return self._id_clause(frozenset(_as_text(value, "ids") for value in _as_list(settings.get("values"))), boost)
 
-    def _by_id(self, ids: frozenset[str] | None, boost: float) -> Clause:
+    def _id_clause(self, ids: frozenset[str] | None, boost: float) -> Clause:
         """Return a clause that matches the documents with these ids, or all documents if ``ids`` is None."""
         self._count_clauses()
-        return RowFilter(lambda view, within: view.rows(ids, within), boost=boost)
+        return RowFilter(lambda view, within: view.row_numbers(ids, within), boost=boost)
 
-    def _passing(self, test: FieldTest, boost: float) -> Clause:
+    def _test_clause(self, test: FieldTest, boost: float) -> Clause:
         """Return a clause that matches the documents whose fields pass a test.
 
         Args:
@@ -202,7 +209,7 @@ class _Parser:
             boost: The score of each matching document.
         """
         self._count_clauses()
-        return RowFilter(lambda view, within: view.passing(test, within), boost=boost)
+        return RowFilter(lambda view, within: view.passing_rows(test, within), boost=boost)
 
     def _knn(self, name: str, settings: Mapping[str, Any], boost: float) -> Clause:
         if name != VECTOR_FIELD or not {"vector", "k"} <= settings.keys():
@@ -210,7 +217,7 @@ class _Parser:
             raise BadInput("malformed knn query", value={name: settings}, expected=expected)
         vector = checked_numbers("query vector", settings["vector"], self.tables.meta.dim).astype(np.float32)
         self._count_clauses()
-        condition = None if settings.get("filter") is None else self._inner(settings["filter"])
+        condition = None if settings.get("filter") is None else self._inner_clause(settings["filter"])
         return Knn(vector, convert("k", settings["k"], ResultCount), condition, boost=boost)
 
     def hybrid(self, body: Any) -> Query:
@@ -224,13 +231,15 @@ class _Parser:
         Raises:
             BadInput: If there are too many sub-queries or none, or if a setting is invalid.
         """
-        body = settings_of(body, "hybrid", "queries", "filter", "pagination_depth", "_name")
+        body = checked_settings(body, "hybrid", "queries", "filter", "pagination_depth", "_name")
         queries = _as_list(body.get("queries", []))
         if not 0 < len(queries) <= _MAX_QUERIES:
             expected = f"1 to {_MAX_QUERIES} queries"
             raise BadInput(f"a hybrid query has {len(queries)} queries", value=len(queries), expected=expected)
         condition = body.get("filter")
-        clauses = tuple(self._inner(query if condition is None else _filtered(query, condition)) for query in queries)
+        clauses = tuple(
+            self._inner_clause(query if condition is None else _with_filter(query, condition)) for query in queries
+        )
         depth = (
             convert("pagination_depth", body["pagination_depth"], ResultCount) if "pagination_depth" in body else None
         )
@@ -238,43 +247,45 @@ class _Parser:
         return Query(combined, self.names, clauses, depth)
 
     def _constant_score(self, settings: Mapping[str, Any], boost: float) -> Clause:
-        return ConstantScore(self._inner(settings.get("filter")), boost=boost)
+        return ConstantScore(self._inner_clause(settings.get("filter")), boost=boost)
 
     def _script_score(self, settings: Mapping[str, Any], boost: float) -> Clause:
         script = parse_script(settings.get("script"), self.tables.meta.dim)
-        return ScriptScore(self._inner(settings.get("query")), script, boost=boost)
+        return ScriptScore(self._inner_clause(settings.get("query")), script, boost=boost)
 
     def _function_score(self, settings: Mapping[str, Any], boost: float) -> Clause:
         mode = convert("score_mode", settings.get("score_mode", "multiply"), Literal["multiply", "first"])
         functions = _as_list(settings.get("functions", []))
         if not all(isinstance(entry, Mapping) and entry.keys() == {"filter", "weight"} for entry in functions):
-            unsupported("these functions of function_score", '{"filter", "weight"}')
-        weights = tuple((self._inner(entry["filter"]), _weight("weight", entry["weight"])) for entry in functions)
+            raise_unsupported("these functions of function_score", '{"filter", "weight"}')
+        weights = tuple(
+            (self._inner_clause(entry["filter"]), _weight("weight", entry["weight"])) for entry in functions
+        )
         return FunctionScore(
-            self._inner(settings.get("query", {"match_all": {}})), weights, mode == "first", boost=boost
+            self._inner_clause(settings.get("query", {"match_all": {}})), weights, mode == "first", boost=boost
         )
 
     def _term(self, name: str, settings: Mapping[str, Any], boost: float) -> Clause:
-        return self._one_of(name, [settings.get("value")], boost)
+        return self._value_clause(name, [settings.get("value")], boost)
 
     def _terms(self, name: str, settings: Mapping[str, Any], boost: float) -> Clause:
         values = convert(name, settings["values"], list[Any])
         if len(values) > MAX_TERMS:
             message = f"{len(values)} terms on {name!r}"
             raise BadInput(message, value=len(values), expected=f"at most {MAX_TERMS}")
-        return self._one_of(name, values, boost)
+        return self._value_clause(name, values, boost)
 
-    def _one_of(self, name: str, values: Sequence[Any], boost: float) -> Clause:
-        """Return a clause for documents that contain at least one of some values in a field.
+    def _value_clause(self, name: str, values: Sequence[Any], boost: float) -> Clause:
+        """Return a clause that matches the documents with at least one of some values in a field.
 
         Args:
             name: The name of the field.
             values: The values in the query.
             boost: The factor by which the scores are multiplied.
         """
-        checked = [scalar(value, name) for value in values]
+        checked = [checked_scalar(value, name) for value in values]
         if name not in self.tables.meta.fields:
-            return self._passing(has_any_value(name, checked), boost)
+            return self._test_clause(has_any_value(name, checked), boost)
         # The values of a text field are its words. A single value has a BM25 score, several values a constant score.
         texts = [TextMatch({name: 1.0}, (term,), boost=boost) for term in dict.fromkeys(map(str, checked))]
         self._count_clauses(len(texts))
@@ -283,25 +294,27 @@ class _Parser:
         return ConstantScore(Bool(should=tuple(texts), minimum_should_match=1), boost=boost)
 
     def _range(self, name: str, bounds: Mapping[str, Any], boost: float) -> Clause:
-        limits = [(op, scalar(bounds[op], name)) for op in COMPARISONS if bounds.get(op) is not None]
+        limits = [(op, checked_scalar(bounds[op], name)) for op in COMPARISONS if bounds.get(op) is not None]
         for _, limit in limits:
             # Dates are strings here, and date math would be compared as a string.
             if isinstance(limit, str) and _DATE_MATH.search(limit):
-                unsupported(f"the date {limit!r} in a range", "a date without arithmetic, such as 2024-01-31")
-        return self._passing(in_range(name, limits) if limits else exists(name), boost)
+                raise_unsupported(f"the date {limit!r} in a range", "a date without arithmetic, such as 2024-01-31")
+        return self._test_clause(in_range(name, limits) if limits else exists(name), boost)
 
     def _exists(self, settings: Mapping[str, Any], boost: float) -> Clause:
-        return self._passing(exists(_text(settings.get("field"), "field")), boost)
+        return self._test_clause(exists(_as_text(settings.get("field"), "field")), boost)
 
     def _match(self, name: str, settings: Mapping[str, Any], boost: float) -> Clause:
-        return self._words({name: 1.0} if name in self.tables.meta.fields else self._not_text(name), settings, boost)
+        return self._text_clause(
+            {name: 1.0} if name in self.tables.meta.fields else self._raise_not_text(name), settings, boost
+        )
 
     def _multi_match(self, settings: Mapping[str, Any], boost: float) -> Clause:
         if settings.get("type", "best_fields") != "best_fields":
-            unsupported(f"the multi_match type {settings['type']!r}", "best_fields")
-        return self._words(self._boosts(_as_list(settings.get("fields") or ["*"])), settings, boost)
+            raise_unsupported(f"the multi_match type {settings['type']!r}", "best_fields")
+        return self._text_clause(self._field_weights(_as_list(settings.get("fields") or ["*"])), settings, boost)
 
-    def _words(self, boosts: dict[str, float], settings: Mapping[str, Any], boost: float) -> Clause:
+    def _text_clause(self, boosts: dict[str, float], settings: Mapping[str, Any], boost: float) -> Clause:
         """Return a clause that searches for the words of a text in some fields.
 
         Args:
@@ -312,31 +325,31 @@ class _Parser:
         # The setting `lenient` has no effect, because all searched fields are text fields.
         operator = convert("operator", str(settings.get("operator", "or")).lower(), Literal["or", "and"])
         tie_breaker = convert("tie_breaker", settings.get("tie_breaker", 0.0), Share, strict=False)
-        terms = terms_of(str(scalar(settings.get("query"), "query")), self.tables.meta.analyzer)
+        terms = terms_of(str(checked_scalar(settings.get("query"), "query")), self.tables.meta.analyzer)
         if not terms and settings.get("zero_terms_query") == "all":
             best = max(boosts.values())
-            return self._by_id(None, boost * (best + tie_breaker * (sum(boosts.values()) - best)))
+            return self._id_clause(None, boost * (best + tie_breaker * (sum(boosts.values()) - best)))
         self._count_clauses(len(terms) * len(boosts))
         return TextMatch(boosts, tuple(terms), operator == "and", tie_breaker, boost=boost)
 
-    def _boosts(self, names: Sequence[Any]) -> dict[str, float]:
-        """Return the text fields that match any of the names or patterns, with their weights.
+    def _field_weights(self, names: Sequence[Any]) -> dict[str, float]:
+        """Return the weights of the text fields that a ``multi_match`` clause searches, by field name.
 
         Args:
-            names: Names or patterns such as "title^2". The number after ``^`` is the weight, 1 by default.
+            names: Names or patterns of fields, such as "title^2". The number after ``^`` is the weight, 1 by default.
 
         Raises:
             BadInput: If no text field matches.
         """
         boosts: dict[str, float] = {}
         for name in names:
-            pattern, _, boost = _text(name, "fields").partition("^")
+            pattern, _, boost = _as_text(name, "fields").partition("^")
             for field in self.tables.meta.fields:
                 if fnmatchcase(field, pattern):
                     boosts[field] = _weight("boost", boost or 1.0)  # the last matching pattern applies
-        return boosts or self._not_text(names[0])
+        return boosts or self._raise_not_text(names[0])
 
-    def _not_text(self, name: Any) -> NoReturn:
+    def _raise_not_text(self, name: Any) -> NoReturn:
         """Raise the error for a field that is not a text field, and therefore cannot be searched for words."""
         expected = " | ".join(self.tables.meta.fields)
         raise BadInput(f"{name!r} is not a text field of this index", value=name, expected=expected)
@@ -344,28 +357,28 @@ class _Parser:
     def _bool(self, settings: Mapping[str, Any], boost: float) -> Clause:
         # Parse in OpenSearch's order. If several clauses have the same name, the last one keeps it.
         must, must_not, should, filtering = (
-            self._inner_of(settings, name) for name in ("must", "must_not", "should", "filter")
+            self._inner_clauses(settings, name) for name in ("must", "must_not", "should", "filter")
         )
         # A bool with nothing but `should` clauses requires at least one match.
         default = 0 if must or filtering or not should else 1
         minimum = max(default, convert("minimum_should_match", settings.get("minimum_should_match", default), Natural))
         if not (must or should or filtering):
             minimum = 0  # OpenSearch ignores minimum_should_match if there are only must_not clauses
-            must = () if must_not else (self._by_id(None, 1.0),)
+            must = () if must_not else (self._id_clause(None, 1.0),)
         return Bool(must, should, filtering, must_not, minimum, boost=boost)
 
     def _dis_max(self, settings: Mapping[str, Any], boost: float) -> Clause:
-        queries = self._inner_of(settings, "queries")
+        queries = self._inner_clauses(settings, "queries")
         return Bool(should=queries, minimum_should_match=1, take_maximum=True, boost=boost)
 
 
-def settings_of(value: Any, what: str, *known: str) -> Mapping[str, Any]:
+def checked_settings(value: Any, what: str, *supported: str) -> Mapping[str, Any]:
     """Check that a part of a search body is a JSON object with supported keys only, and return it.
 
     Args:
         value: The part of the search body.
         what: The name of the part, for error messages.
-        known: The supported keys.
+        supported: The supported keys.
 
     Raises:
         BadInput: If the value is not an object.
@@ -373,9 +386,9 @@ def settings_of(value: Any, what: str, *known: str) -> Mapping[str, Any]:
     """
     if not isinstance(value, Mapping):
         raise BadInput(f"malformed {what}", value=value, expected="an object")
-    unknown = sorted(map(str, value.keys() - set(known)))
+    unknown = sorted(map(str, value.keys() - set(supported)))
     if unknown:
-        unsupported(f"{unknown[0]!r} in {what}", " | ".join(known))
+        raise_unsupported(f"{unknown[0]!r} in {what}", " | ".join(supported))
     return value
 
 
@@ -393,7 +406,7 @@ def _weight(name: str, value: Any) -> float:
     return number
 
 
-def single(query: Any, what: str) -> tuple[str, Any]:
+def only_entry(query: Any, what: str) -> tuple[str, Any]:
     """Return the key and the value of a JSON object that has exactly one key.
 
     Args:
@@ -409,7 +422,7 @@ def single(query: Any, what: str) -> tuple[str, Any]:
     return str(kind), body
 
 
-def _text(value: Any, what: str) -> str:
+def _as_text(value: Any, what: str) -> str:
     """Return a string from a query. Integers, which occur as ids, are converted to strings.
 
     Args:
@@ -421,14 +434,14 @@ def _text(value: Any, what: str) -> str:
     """
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         raise BadInput(f"malformed {what}: {value!r}", value=value, expected="a text")
-    return str(scalar(value, what))
+    return str(checked_scalar(value, what))
 
 
 def _as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-def _filtered(query: Any, condition: Any) -> dict[str, Any]:
+def _with_filter(query: Any, condition: Any) -> dict[str, Any]:
     """Return a copy of a sub-query of a hybrid query, with a filter added to it.
 
     A ``bool`` or ``knn`` query gets the filter itself, as in OpenSearch. Any other query is wrapped in a ``bool`` query
@@ -438,7 +451,7 @@ def _filtered(query: Any, condition: Any) -> dict[str, Any]:
         query: The sub-query.
         condition: The filter of the hybrid query.
     """
-    kind, body = single(query, "query")
+    kind, body = only_entry(query, "query")
     if kind == "bool" and isinstance(body, Mapping):
         return {kind: {**body, "filter": [*_as_list(body.get("filter", [])), condition]}}
     settings = body.get(VECTOR_FIELD) if kind == "knn" and isinstance(body, Mapping) else None
@@ -450,7 +463,7 @@ def _filtered(query: Any, condition: Any) -> dict[str, Any]:
     return {kind: {VECTOR_FIELD: {**remaining, "filter": {"bool": {"filter": [*conditions, condition]}}}}}
 
 
-def unsupported(what: str, expected: str) -> NoReturn:
+def raise_unsupported(what: str, expected: str) -> NoReturn:
     """Raise an UnsupportedQuery error that names the unsupported part of a query.
 
     Args:

@@ -19,11 +19,11 @@ import msgspec
 import numpy as np
 
 from resift.arrays import Floats
-from resift.embedded.clauses import Clause, Query, View
+from resift.embedded.clauses import Clause, IndexView, Query
 from resift.embedded.fields import only_value, value_text
 from resift.embedded.highlights import Highlight, parse_highlight
-from resift.embedded.query import Natural, Share, parse_query, settings_of, single, unsupported
-from resift.embedded.tables import IndexTables, Matches, Rows, Scores, stored_object, stored_sources, stored_vector
+from resift.embedded.query import Natural, Share, checked_settings, only_entry, parse_query, raise_unsupported
+from resift.embedded.tables import IndexTables, Matches, Rows, Scores, decode_vector, parse_stored_object, read_sources
 from resift.errors import BadInput, CorruptEngine
 from resift.query.dsl import MAX_RESULTS, VECTOR_FIELD, filter_source, is_ours, source_parts
 from resift.schema import convert
@@ -54,7 +54,7 @@ class Rescore:
     query: Query
     combine: Callable[[Scores, Scores], Scores]
 
-    def apply(self, view: View, ranking: Matches) -> Matches:
+    def apply(self, view: IndexView, ranking: Matches) -> Matches:
         """Rescore the first hits of a ranking, and return the new ranking.
 
         Args:
@@ -108,7 +108,7 @@ def _combined(
             line[np.searchsorted(rows, ranked)] = normalize(scores)
     shares = np.array(weights or [1] * len(rankings), np.float32)
     scores = np.add.reduce(table * shares[:, None], axis=0)
-    return _best_first(rows, scores / np.add.reduce(shares) if mean else scores)
+    return _sorted_best_first(rows, scores / np.add.reduce(shares) if mean else scores)
 
 
 def _min_max(scores: Scores) -> Scores:
@@ -130,7 +130,7 @@ def _reciprocal_rank(scores: Scores, constant: int) -> Scores:
     return (1 / (constant + 1 + np.arange(len(scores)))).astype(np.float32)
 
 
-def _best_first(rows: Rows, scores: Scores) -> Matches:
+def _sorted_best_first(rows: Rows, scores: Scores) -> Matches:
     """Sort documents by descending score. Documents with equal scores are sorted by row number.
 
     Args:
@@ -151,7 +151,8 @@ class ParsedSearch:
         size: The number of hits to return.
         rescores: The rescore steps, in order.
         combine: A function that combines the rankings of the sub-queries of a hybrid query.
-        group: The name of the field to collapse by, or None. Only the best hit for each value of the field is returned.
+        collapse_field: The name of the field by which hits are collapsed: only the best hit for each value of the field
+            is returned. None to return all hits.
         source: The ``_source`` parameter, which selects the returned fields.
         highlight: The highlighting settings, or None for no highlighting.
     """
@@ -161,11 +162,11 @@ class ParsedSearch:
     size: int
     rescores: list[Rescore]
     combine: Callable[[Sequence[Matches]], Matches]
-    group: str | None
+    collapse_field: str | None
     source: Any
     highlight: Highlight | None
 
-    def ranking(self, view: View) -> tuple[Matches, int]:
+    def ranking(self, view: IndexView) -> tuple[Matches, int]:
         """Find and rank the documents that match the search.
 
         Args:
@@ -179,13 +180,13 @@ class ParsedSearch:
             BadInput: If the page of a hybrid query starts after the last hit that the sub-queries retrieved.
         """
         if not self.query.queries:
-            ranking = _best_first(*self.query.clause.matches(view))
+            ranking = _sorted_best_first(*self.query.clause.matches(view))
             total = len(ranking[0])
             if self.rescores and self.size:
                 window = max(self.start + self.size, *(rescore.window for rescore in self.rescores))
                 ranking = self._rescored(view, ranking, window)
             return self._collapsed(view, ranking), total
-        rankings = [_best_first(*clause.matches(view)) for clause in self.query.queries]
+        rankings = [_sorted_best_first(*clause.matches(view)) for clause in self.query.queries]
         rankings = [(rows[scores > 0], scores[scores > 0]) for rows, scores in rankings]
         total = len(np.unique(np.concatenate([rows for rows, _ in rankings])))
         depth = self.query.depth or self.size
@@ -198,7 +199,7 @@ class ParsedSearch:
         return combined, total
 
     def hits(
-        self, view: View, rows: Rows, scores: Scores, vectors: bool
+        self, view: IndexView, rows: Rows, scores: Scores, vectors: bool
     ) -> tuple[list[dict[str, Any]], list[Floats | None]]:
         """Return a page of hits in the JSON format of OpenSearch, and the vectors of these hits.
 
@@ -211,9 +212,9 @@ class ParsedSearch:
         Raises:
             CorruptEngine: If a document is missing or damaged.
         """
-        tables, names = view.tables, self._names(view, rows)
+        tables, names = view.tables, self._matched_clause_names(view, rows)
         # Read only the ids if nothing else is needed. Reading thousands of sources takes longer than the search.
-        ids_only = self.source is False and not (self.highlight or self.group or vectors)
+        ids_only = self.source is False and not (self.highlight or self.collapse_field or vectors)
         columns = "'{}', NULL" if ids_only else "source, vector"
         sql = f"SELECT row, id, {columns} FROM {tables.documents} WHERE row IN ({', '.join(map(str, rows))})"
         stored = {row: rest for row, *rest in view.db.execute(sql)}
@@ -223,14 +224,14 @@ class ParsedSearch:
                 raise CorruptEngine(f"{tables.name!r} is damaged: row {row} has no document", value=row)
             id, text, blob = stored[row]
             where = f"document {id!r}"
-            fields, vector = stored_object(text, where), stored_vector(blob, tables.meta.dim, where)
-            hit = {"_index": tables.name, "_id": id, "_score": score, **self._shown(view, fields, vector)}
+            fields, vector = parse_stored_object(text, where), decode_vector(blob, tables.meta.dim, where)
+            hit = {"_index": tables.name, "_id": id, "_score": score, **self._document_parts(view, fields, vector)}
             hits.append(hit | {"matched_queries": names[row]} if names[row] else hit)
             hit_vectors.append(vector if vectors else None)
         return hits, hit_vectors
 
-    def _shown(self, view: View, fields: dict[str, Any], vector: Floats | None) -> dict[str, Any]:
-        """Return the parts of a hit that show its document: the fields, the collapse value and the highlights.
+    def _document_parts(self, view: IndexView, fields: dict[str, Any], vector: Floats | None) -> dict[str, Any]:
+        """Return the parts of a hit that come from its document: the fields, the collapse value and the highlights.
 
         Args:
             view: The view of the index.
@@ -248,13 +249,13 @@ class ParsedSearch:
             source = filter_source(fields, self.source)
         if source is not None:
             shown["_source"] = source
-        if self.group and (value := only_value(fields, self.group)) is not None:
-            shown["fields"] = {self.group: [value]}
+        if self.collapse_field and (value := only_value(fields, self.collapse_field)) is not None:
+            shown["fields"] = {self.collapse_field: [value]}
         if self.highlight and (fragments := self.highlight.fragments_of(fields, view.tables.meta.analyzer)):
             shown["highlight"] = fragments
         return shown
 
-    def _names(self, view: View, page: Rows) -> Mapping[int, list[str]]:
+    def _matched_clause_names(self, view: IndexView, page: Rows) -> Mapping[int, list[str]]:
         """Return the names of the named query clauses (``_name``) that each hit matches.
 
         If several clauses have the same name, only the last clause counts.
@@ -276,7 +277,7 @@ class ParsedSearch:
                 matched_names[row].append(name)
         return matched_names
 
-    def _rescored(self, view: View, ranking: Matches, window: int) -> Matches:
+    def _rescored(self, view: IndexView, ranking: Matches, window: int) -> Matches:
         """Apply all rescore steps to the first hits of a ranking. All other hits are dropped, as in OpenSearch.
 
         Args:
@@ -290,7 +291,7 @@ class ParsedSearch:
                 ranking = rescore.apply(view, ranking)
         return ranking
 
-    def _collapsed(self, view: View, ranking: Matches) -> Matches:
+    def _collapsed(self, view: IndexView, ranking: Matches) -> Matches:
         """Collapse the hits: return only the best hit for each value of the collapse field.
 
         All hits without a value in the field form a group of their own, of which the best hit is also returned.
@@ -300,12 +301,12 @@ class ParsedSearch:
             ranking: The row numbers and scores of the hits, best first. If the search has no collapse field, the
                 ranking is returned unchanged.
         """
-        if self.group is None:
+        if self.collapse_field is None:
             return ranking
-        sources = stored_sources(view.db, view.tables, ranking[0].tolist())
+        sources = read_sources(view.db, view.tables, ranking[0].tolist())
         first: dict[str | None, int] = {}
         for place, source in enumerate(sources):
-            value = only_value(source, self.group)
+            value = only_value(source, self.collapse_field)
             first.setdefault(None if value is None else value_text(value), place)
         places = np.array(list(first.values()), np.int64)
         return ranking[0][places], ranking[1][places]
@@ -322,7 +323,7 @@ def parse_search(body: Mapping[str, Any], tables: IndexTables) -> ParsedSearch:
         UnsupportedQuery: If the embedded engine does not support a part of the body.
         BadInput: If the body is malformed.
     """
-    settings_of(body, "a search body", *_BODY_KEYS)
+    checked_settings(body, "a search body", *_BODY_KEYS)
     size, start = convert("size", body.get("size", 10), Natural), convert("from", body.get("from", 0), Natural)
     if size + start > MAX_RESULTS:
         raise BadInput(f"from + size is {size + start}", value=size + start, expected=f"at most {MAX_RESULTS}")
@@ -330,10 +331,10 @@ def parse_search(body: Mapping[str, Any], tables: IndexTables) -> ParsedSearch:
     if start and query.queries and query.depth is None:
         raise BadInput(f"from is {start}", value=start, expected="from 0, or a pagination_depth in the hybrid query")
     rescore = body.get("rescore", [])
-    rescores = [_rescore(part, tables) for part in (rescore if isinstance(rescore, list) else [rescore])]
-    group = _group(body["collapse"], tables) if "collapse" in body else None
-    if group and rescores:
-        raise BadInput("rescored hits cannot be collapsed", value=group, expected="either collapse or rescore")
+    rescores = [_parse_rescore(part, tables) for part in (rescore if isinstance(rescore, list) else [rescore])]
+    collapse_field = _collapse_field(body["collapse"], tables) if "collapse" in body else None
+    if collapse_field and rescores:
+        raise BadInput("rescored hits cannot be collapsed", value=collapse_field, expected="either collapse or rescore")
     source = body.get("_source")
     source_parts(source)  # raises BadInput if it is malformed
     return ParsedSearch(
@@ -341,14 +342,14 @@ def parse_search(body: Mapping[str, Any], tables: IndexTables) -> ParsedSearch:
         start=start,
         size=size,
         rescores=rescores,
-        combine=_combination(body.get("search_pipeline")),
-        group=group,
+        combine=_parse_combination(body.get("search_pipeline")),
+        collapse_field=collapse_field,
         source=source,
         highlight=parse_highlight(body.get("highlight"), query.clause, tables),
     )
 
 
-def _group(collapse: Any, tables: IndexTables) -> str:
+def _collapse_field(collapse: Any, tables: IndexTables) -> str:
     """Return the name of the field by which hits are collapsed.
 
     Args:
@@ -358,14 +359,14 @@ def _group(collapse: Any, tables: IndexTables) -> str:
     Raises:
         BadInput: If hits cannot be collapsed by the field, for example because it is a text field.
     """
-    name = settings_of(collapse, "collapse", "field").get("field")
+    name = checked_settings(collapse, "collapse", "field").get("field")
     if not isinstance(name, str) or name in tables.meta.fields or is_ours(name):
         expected = "a keyword or number field with a single value"
         raise BadInput(f"hits cannot be collapsed by {name!r}", value=name, expected=expected)
     return name
 
 
-def _rescore(body: Any, tables: IndexTables) -> Rescore:
+def _parse_rescore(body: Any, tables: IndexTables) -> Rescore:
     """Parse a rescore step of a search body.
 
     Args:
@@ -376,14 +377,14 @@ def _rescore(body: Any, tables: IndexTables) -> Rescore:
         UnsupportedQuery: If the embedded engine does not support a part of the step.
         BadInput: If the step is malformed.
     """
-    body = settings_of(body, "rescore", "query", "window_size")
-    settings = settings_of(body.get("query"), "the query of rescore", "rescore_query", "score_mode")
+    body = checked_settings(body, "rescore", "query", "window_size")
+    settings = checked_settings(body.get("query"), "the query of rescore", "rescore_query", "score_mode")
     window = convert("window_size", body.get("window_size", 10), _WindowSize)
     mode = convert("score_mode", settings.get("score_mode", "total"), Literal["total", "multiply"])
     return Rescore(window, parse_query(settings.get("rescore_query"), tables), _MODES[mode])
 
 
-def _combination(pipeline: Any) -> Callable[[Sequence[Matches]], Matches]:
+def _parse_combination(pipeline: Any) -> Callable[[Sequence[Matches]], Matches]:
     """Return a function that combines the rankings of the sub-queries of a hybrid query.
 
     By default, the function scales the scores of each sub-query to the range 0 to 1 (min-max normalization), and
@@ -393,33 +394,35 @@ def _combination(pipeline: Any) -> Callable[[Sequence[Matches]], Matches]:
         pipeline: The value of ``search_pipeline`` in the search body, or None.
     """
     if isinstance(pipeline, str) and pipeline != "_none":  # the embedded engine stores no pipelines
-        unsupported(f"the search pipeline {pipeline!r}", "a search pipeline that is defined in the body, or _none")
+        raise_unsupported(
+            f"the search pipeline {pipeline!r}", "a search pipeline that is defined in the body, or _none"
+        )
     definition = {} if pipeline in (None, "_none") else pipeline
-    settings = settings_of(definition, "search_pipeline", "phase_results_processors", "description", "version")
+    settings = checked_settings(definition, "search_pipeline", "phase_results_processors", "description", "version")
     processors = settings.get("phase_results_processors")
     if processors is None:
         return partial(_combined, normalize=_min_max)
     if not isinstance(processors, list) or len(processors) != 1:
-        unsupported("several phase_results_processors", "a single processor")
-    kind, config = single(processors[0], "phase_results_processors")
+        raise_unsupported("several phase_results_processors", "a single processor")
+    kind, config = only_entry(processors[0], "phase_results_processors")
     without_effect = ("tag", "description", "ignore_failure")
     if kind == "normalization-processor":
-        parts = settings_of(config, kind, "normalization", "combination", *without_effect)
-        _only(settings_of(parts.get("normalization", {}), "normalization", "technique"), "min_max")
-        combination = settings_of(parts.get("combination", {}), "combination", "technique", "parameters")
-        _only(combination, "arithmetic_mean")
-        return partial(_combined, normalize=_min_max, weights=_weights(combination))
+        parts = checked_settings(config, kind, "normalization", "combination", *without_effect)
+        _require_technique(checked_settings(parts.get("normalization", {}), "normalization", "technique"), "min_max")
+        combination = checked_settings(parts.get("combination", {}), "combination", "technique", "parameters")
+        _require_technique(combination, "arithmetic_mean")
+        return partial(_combined, normalize=_min_max, weights=_parse_weights(combination))
     if kind != "score-ranker-processor":
-        unsupported(f"the processor {kind!r}", "normalization-processor | score-ranker-processor")
-    ranked = settings_of(config, kind, "combination", *without_effect).get("combination", {})
-    combination = settings_of(ranked, "combination", "technique", "rank_constant", "parameters")
-    _only(combination, "rrf")
+        raise_unsupported(f"the processor {kind!r}", "normalization-processor | score-ranker-processor")
+    ranked = checked_settings(config, kind, "combination", *without_effect).get("combination", {})
+    combination = checked_settings(ranked, "combination", "technique", "rank_constant", "parameters")
+    _require_technique(combination, "rrf")
     constant = convert("rank_constant", combination.get("rank_constant", 60), _RankConstant)
     rank = partial(_reciprocal_rank, constant=constant)
-    return partial(_combined, normalize=rank, weights=_weights(combination), mean=False)
+    return partial(_combined, normalize=rank, weights=_parse_weights(combination), mean=False)
 
 
-def _only(settings: Mapping[str, Any], technique: str) -> None:
+def _require_technique(settings: Mapping[str, Any], technique: str) -> None:
     """Check that the settings of a processor select a supported technique.
 
     Args:
@@ -430,10 +433,10 @@ def _only(settings: Mapping[str, Any], technique: str) -> None:
         UnsupportedQuery: If the settings select another technique.
     """
     if settings.get("technique", technique) != technique:
-        unsupported(f"the technique {settings['technique']!r} here", technique)
+        raise_unsupported(f"the technique {settings['technique']!r} here", technique)
 
 
-def _weights(combination: Mapping[str, Any]) -> tuple[float, ...]:
+def _parse_weights(combination: Mapping[str, Any]) -> tuple[float, ...]:
     """Return the weights of the sub-queries of a hybrid query. Empty if the settings contain no weights.
 
     Args:
@@ -442,7 +445,9 @@ def _weights(combination: Mapping[str, Any]) -> tuple[float, ...]:
     Raises:
         BadInput: If the sum of the weights is not 1, or a weight is invalid.
     """
-    weights = settings_of(combination.get("parameters", {}), "parameters of combination", "weights").get("weights", [])
+    weights = checked_settings(combination.get("parameters", {}), "parameters of combination", "weights").get(
+        "weights", []
+    )
     shares: tuple[float, ...] = convert("weights", weights, tuple[Share, ...])
     if shares and abs(sum(shares) - 1) > 0.01:
         raise BadInput(f"the weights are {weights}", value=weights, expected="numbers whose sum is 1")

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 from resift.cache import TtlCache
-from resift.embedded.tables import IndexTables, Matches, Rows, Scores, stored_vector
+from resift.embedded.tables import IndexTables, Matches, Rows, Scores, decode_vector
 from resift.errors import BadInput, UnsupportedQuery
 from resift.query.dsl import VECTOR_FIELD
 from resift.rewriting.similarity import script_source
@@ -66,7 +66,7 @@ class Bm25:
         db: sqlite3.Connection,
         field: str,
         terms: Sequence[str],
-        every: bool,
+        require_all: bool,
         boost: float,
         within: Rows | None,
     ) -> Matches:
@@ -76,7 +76,7 @@ class Bm25:
             db: The database connection.
             field: The name of the text field.
             terms: The terms. A term that occurs several times in the query is repeated.
-            every: Whether a document must contain all terms. Otherwise, a single term is enough.
+            require_all: Whether a document must contain all terms. Otherwise, a single term is enough.
             boost: The factor by which the scores are multiplied.
             within: If not None, only the documents with these row numbers can match.
 
@@ -85,19 +85,19 @@ class Bm25:
         """
         term_matches, column = [], self._tables.meta.fields.index(field)
         for term, times in Counter(terms).items():
-            rows, saturations = self._postings(db, column, term)
+            rows, frequencies = self._postings(db, column, term)
             if len(rows):
                 weight = np.float32(boost * times) * _idf(self._documents[column], len(rows))
                 if within is not None:
                     places = np.minimum(np.searchsorted(rows, within), len(rows) - 1)
                     places = places[rows[places] == within]
-                    rows, saturations = rows[places], saturations[places]
-                term_matches.append((rows, np.asarray(weight - weight / (np.float32(1) + saturations), np.float32)))
-        if not term_matches or (every and len(term_matches) < len(set(terms))):
+                    rows, frequencies = rows[places], frequencies[places]
+                term_matches.append((rows, np.asarray(weight - weight / (np.float32(1) + frequencies), np.float32)))
+        if not term_matches or (require_all and len(term_matches) < len(set(terms))):
             return np.empty(0, np.int64), np.empty(0, np.float32)
-        return sum_by_row(term_matches, len(term_matches) if every else 1)
+        return sum_by_row(term_matches, len(term_matches) if require_all else 1)
 
-    def rows(self, db: sqlite3.Connection, field: str, term: str) -> Rows:
+    def rows_with_term(self, db: sqlite3.Connection, field: str, term: str) -> Rows:
         """Return the row numbers of the documents that contain a term in a field, in ascending order.
 
         Args:
@@ -132,20 +132,20 @@ class Bm25:
             f"JOIN {lengths} l ON l.row = p.doc ORDER BY p.doc"
         )
         table = np.array(db.execute(sql, (term, f"c{column}")).fetchall(), np.int64).reshape(-1, 3)
-        rows, saturations = table[:, 0].copy(), table[:, 1].astype(np.float32)
+        rows, frequencies = table[:, 0].copy(), table[:, 1].astype(np.float32)
         if len(table):
             mean = np.float32(self._terms[column] / self._documents[column])
-            saturations = _saturations(saturations, table[:, 2], mean)
+            frequencies = _normalized_frequencies(frequencies, table[:, 2], mean)
         # A key and two empty arrays take as much memory as 20 postings.
-        return self._cache.put((column, term), (rows, saturations), len(table) + 20)
+        return self._cache.put((column, term), (rows, frequencies), len(table) + 20)
 
 
 def sum_by_row(matches: list[Matches], minimum: int) -> Matches:
-    """Add up the scores of each document over several results.
+    """Add up the scores that each document has in several results.
 
     Args:
-        matches: The results. Each consists of row numbers and scores.
-        minimum: The minimum number of results in which a document must occur.
+        matches: The results. Each consists of the row numbers and the scores of documents.
+        minimum: The minimum number of results in which a document must occur. Other documents are left out.
 
     Returns:
         The row numbers of these documents in ascending order, and the sums of their scores.
@@ -170,7 +170,7 @@ def _idf(documents: float, frequency: int) -> np.float32:
     return idf
 
 
-def _saturations(frequencies: Scores, lengths: NDArray[np.int64], mean: np.float32) -> Scores:
+def _normalized_frequencies(frequencies: Scores, lengths: NDArray[np.int64], mean: np.float32) -> Scores:
     """Compute the normalised frequency of a term in documents, with the same rounding as Lucene's ``BM25Similarity``.
 
     See :meth:`Bm25._postings` for the formula.
@@ -183,11 +183,11 @@ def _saturations(frequencies: Scores, lengths: NDArray[np.int64], mean: np.float
     Returns:
         The normalised frequencies, of shape (n_documents,).
     """
-    inverse = np.float32(1) / (_K1 * ((np.float32(1) - _B) + _B * _rounded(lengths).astype(np.float32) / mean))
+    inverse = np.float32(1) / (_K1 * ((np.float32(1) - _B) + _B * _lossy_lengths(lengths).astype(np.float32) / mean))
     return np.asarray(frequencies * inverse, np.float32)
 
 
-def _rounded(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+def _lossy_lengths(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """Round text lengths as Lucene does when it stores each length in a single byte.
 
     Lengths below 24 are exact. For larger lengths, only the four highest bits of (length - 24) are preserved.
@@ -214,7 +214,8 @@ class Script:
         query: The query vector, of shape (n_dimensions,).
         mask: Weights of the dimensions, of shape (n_dimensions,). The query vector and the document vectors are
             multiplied by them.
-        beta: If not None, the score is exp(beta · similarity). Otherwise, the score is the similarity.
+        beta: A factor for the similarity, or None. With a factor, the score is exp(beta · similarity). Otherwise, the
+            score is the similarity.
     """
 
     name: str
@@ -224,8 +225,8 @@ class Script:
     beta: float | None
 
 
-def _plus_cosine(query: Doubles, vectors: Doubles) -> Doubles:
-    """Return 1 + the cosine similarity between a query vector and each document vector.
+def _one_plus_cosine(query: Doubles, vectors: Doubles) -> Doubles:
+    """Return 1 plus the cosine similarity between a query vector and each document vector, of shape (n_documents,).
 
     The cosine similarity to a zero vector is defined as 0.
 
@@ -233,13 +234,15 @@ def _plus_cosine(query: Doubles, vectors: Doubles) -> Doubles:
         query: The query vector, of shape (n_dimensions,).
         vectors: The document vectors, of shape (n_dimensions, n_documents).
     """
-    squares = _sum(vectors**2) * _sum((query**2)[:, None])
-    cosines = np.divide(_sum(query[:, None] * vectors), np.sqrt(squares), out=np.zeros_like(squares), where=squares > 0)
+    squares = _sequential_sum(vectors**2) * _sequential_sum((query**2)[:, None])
+    cosines = np.divide(
+        _sequential_sum(query[:, None] * vectors), np.sqrt(squares), out=np.zeros_like(squares), where=squares > 0
+    )
     return np.asarray(np.maximum(1 + cosines, 0))
 
 
 def _jaccard(query: Doubles, vectors: Doubles) -> Doubles:
-    """Return the fuzzy Jaccard similarity between a query vector and each document vector.
+    """Return the fuzzy Jaccard similarity between a query vector and each document vector, of shape (n_documents,).
 
     The similarity is the sum of the component-wise minima, divided by the sum of the component-wise maxima. Negative
     components count as 0.
@@ -249,11 +252,11 @@ def _jaccard(query: Doubles, vectors: Doubles) -> Doubles:
         vectors: The document vectors, of shape (n_dimensions, n_documents).
     """
     a, b = np.maximum(query, 0)[:, None], np.maximum(vectors, 0)
-    shared, total = _sum(np.minimum(a, b)), _sum(np.maximum(a, b))
+    shared, total = _sequential_sum(np.minimum(a, b)), _sequential_sum(np.maximum(a, b))
     return np.asarray(np.divide(shared, total, out=np.zeros_like(total), where=total > 0))
 
 
-def _sum(numbers: Doubles) -> Doubles:
+def _sequential_sum(numbers: Doubles) -> Doubles:
     """Return the sum of each column, with the same rounding errors as a loop over the rows.
 
     ``np.sum`` may use pairwise summation, which rounds differently.
@@ -266,7 +269,7 @@ def _sum(numbers: Doubles) -> Doubles:
 
 # For each script file: the similarity, and its value for a document that is similar to nothing.
 _SCRIPTS: dict[str, tuple[Callable[[Doubles, Doubles], Doubles], float]] = {
-    "masked_cosine": (_plus_cosine, 1.0),
+    "masked_cosine": (_one_plus_cosine, 1.0),
     "fuzzy_jaccard": (_jaccard, 0.0),
 }
 
@@ -288,12 +291,12 @@ def parse_script(script: Any, dim: int) -> Script:
         expected = "an inline script, the text of masked_cosine.painless or fuzzy_jaccard.painless"
         message = "the embedded engine only runs Resift's own scripts"
         raise UnsupportedQuery(message, value=str(script)[:200], expected=expected)
-    params = read_struct(_Params, convert("params of a script", script.get("params"), dict[str, Any]))
+    params = read_struct(_ScriptParameters, convert("params of a script", script.get("params"), dict[str, Any]))
     mask = np.ones(dim) if params.mask is None else checked_numbers("mask", params.mask, dim)
     return Script(name, params.field, checked_numbers("query vector", params.query, dim), mask, params.beta)
 
 
-class _Params(msgspec.Struct, forbid_unknown_fields=True):
+class _ScriptParameters(msgspec.Struct, forbid_unknown_fields=True):
     """The parameters of a script in a query, before they are checked. See :class:`Script` for their meaning."""
 
     field: str
@@ -346,7 +349,7 @@ class Vectors:
         stored = db.execute(sql).fetchall()
         vectors = np.empty((len(stored), tables.meta.dim), np.float32)
         for i, (row, blob) in enumerate(stored):
-            vectors[i] = stored_vector(blob, tables.meta.dim, f"row {row}")
+            vectors[i] = decode_vector(blob, tables.meta.dim, f"row {row}")
         return cls(tables.meta.space, np.array([row for row, _ in stored], np.int64), vectors)
 
     def nearest(self, vector: Floats, k: int, allowed: Rows | None) -> Matches:
@@ -371,7 +374,7 @@ class Vectors:
         order = np.sort(order[:k])
         return self.rows[order], scores[order].astype(np.float32)
 
-    def scripted(self, script: Script, rows: Rows) -> Scores:
+    def script_scores(self, script: Script, rows: Rows) -> Scores:
         """Compute the scores of documents with a script.
 
         The score of a document is the similarity of its vector to the query vector, or exp(beta · similarity) if the

@@ -44,7 +44,7 @@ _TOKEN_CHARACTERS = "".join(chr(point) for point in range(33, 127) if not chr(po
 _TOKENIZER = "ascii tokenchars '{}'".format(_TOKEN_CHARACTERS.replace("'", "''"))
 
 
-class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
+class IndexSettings(msgspec.Struct, frozen=True, omit_defaults=True):
     """The settings of an index, as they are stored in the database.
 
     Attributes:
@@ -82,7 +82,7 @@ class IndexTables:
         columns: The names of the columns for the text fields in ``words`` and ``lengths``.
     """
 
-    def __init__(self, name: str, number: int, meta: Meta, changes: int) -> None:
+    def __init__(self, name: str, number: int, meta: IndexSettings, changes: int) -> None:
         self.name = name
         self.number = number
         self.meta = meta
@@ -108,7 +108,7 @@ class IndexTables:
         )
 
 
-def create_tables(db: sqlite3.Connection, index: str, meta: Meta) -> None:
+def create_tables(db: sqlite3.Connection, index: str, meta: IndexSettings) -> None:
     """Create the tables of a new index. If the index already exists with the same settings, do nothing.
 
     Args:
@@ -137,7 +137,7 @@ def create_tables(db: sqlite3.Connection, index: str, meta: Meta) -> None:
     db.execute(f"CREATE TABLE {tables.lengths} (row INTEGER PRIMARY KEY, {lengths})")
 
 
-def _json(meta: Meta) -> str:
+def _json(meta: IndexSettings) -> str:
     return msgspec.json.encode(meta).decode()
 
 
@@ -158,13 +158,13 @@ def find_tables(db: sqlite3.Connection, index: str) -> IndexTables:
         expected = " | ".join(map(str, names)) or "an index created with: resift index"
         raise IndexNotFound(f"no index {index!r}", value=index, expected=expected)
     try:
-        meta = msgspec.json.decode(row[1], type=Meta)
+        meta = msgspec.json.decode(row[1], type=IndexSettings)
     except (TypeError, ValueError) as error:
         raise CorruptEngine(f"index {index!r} is damaged: {error}", value=index) from error
     return IndexTables(index, row[0], meta, row[2])
 
 
-def tune(db: sqlite3.Connection, tables: IndexTables, tuning: Tuning | None) -> None:
+def store_tuning(db: sqlite3.Connection, tables: IndexTables, tuning: Tuning | None) -> None:
     """Store search settings with an index, such as the weight of vector similarity, or delete the stored settings.
 
     Args:
@@ -188,8 +188,8 @@ def drop_tables(db: sqlite3.Connection, tables: IndexTables) -> None:
     db.execute("DELETE FROM indices WHERE number = ?", (tables.number,))
 
 
-def count_change(db: sqlite3.Connection, tables: IndexTables) -> None:
-    """Increment the change counter of an index, so that all processes discard their cached data of the index."""
+def increment_changes(db: sqlite3.Connection, tables: IndexTables) -> None:
+    """Increment the counter of changes to an index, so that all processes discard the data that they have cached."""
     db.execute("UPDATE indices SET changes = changes + 1 WHERE number = ?", (tables.number,))
 
 
@@ -260,7 +260,7 @@ def delete_document(db: sqlite3.Connection, tables: IndexTables, id: str) -> boo
     return bool(rows)
 
 
-def stored_object(text: Any, where: str) -> dict[str, Any]:
+def parse_stored_object(text: Any, where: str) -> dict[str, Any]:
     """Parse a JSON object from the database.
 
     Args:
@@ -279,8 +279,8 @@ def stored_object(text: Any, where: str) -> dict[str, Any]:
     return value
 
 
-def stored_sources(db: sqlite3.Connection, tables: IndexTables, rows: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """Yield the fields of documents, in the order of their row numbers in ``rows``.
+def read_sources(db: sqlite3.Connection, tables: IndexTables, rows: Sequence[int]) -> Iterator[dict[str, Any]]:
+    """Read documents from the database, and yield the fields of each document in the order of ``rows``.
 
     Args:
         db: The database connection.
@@ -294,10 +294,10 @@ def stored_sources(db: sqlite3.Connection, tables: IndexTables, rows: Sequence[i
         batch = rows[start : start + _ROWS_AT_ONCE]
         sql = f"SELECT row, source FROM {tables.documents} WHERE row IN ({', '.join(map(str, batch))})"
         sources = dict(db.execute(sql).fetchall())
-        yield from (stored_object(sources.get(row), f"row {row}") for row in batch)
+        yield from (parse_stored_object(sources.get(row), f"row {row}") for row in batch)
 
 
-def stored_vector(blob: Any, dim: int, where: str) -> Floats | None:
+def decode_vector(blob: Any, dim: int, where: str) -> Floats | None:
     """Decode a document vector from the database.
 
     Args:

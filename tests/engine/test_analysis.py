@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from resift import Model
 from resift.contracts.documents import ANALYZERS, LANGUAGES
-from resift.embedded.analysis import terms_of, words_of
+from resift.embedded.analysis import terms_of, terms_with_spans
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
 ODD = [
@@ -116,7 +116,7 @@ def test_every_word_of_the_packaged_vectors(analysed: tuple[OpenSearchEngine, st
 @pytest.mark.parametrize("analyzer", ANALYZERS)
 def test_places_of_words(analyzer: str) -> None:
     for text in [*SENTENCES, *ODD]:
-        terms, places = words_of(text, analyzer)
+        terms, places = terms_with_spans(text, analyzer)
         assert [term for term in terms if term] == terms_of(text, analyzer)
         for (start, end), (following, _) in pairwise(places):
             assert start < end <= following
