@@ -22,7 +22,7 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 
 import resift
 from resift.cli.transcript import corpus_file, load_questions
-from resift.contracts.ubi import timestamp_of
+from resift.contracts.ubi import iso_timestamp
 from resift.ingest.readers import Files, Record
 from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.installation import Installation
@@ -82,7 +82,7 @@ def seconds_until_click_counts(engine: OpenSearchEngine, name: str, question: st
         params = {"search_pipeline": f"resift-{name}"}
         return [hit["_id"] for hit in engine.client.search(index=name, body=body, params=params)["hits"]["hits"]]
 
-    before, now = search(), timestamp_of(time.time())
+    before, now = search(), iso_timestamp(time.time())
     common = {"client_id": person, "query_id": person, "timestamp": now}
     engine.client.index(index=f"{name}-queries", body={**common, "user_query": question})
     attributes = {"object": {"object_id": before[-1]}, "position": {"ordinal": len(before)}}

@@ -24,7 +24,7 @@ from pathlib import Path
 import resift
 import resift_lab
 from resift.cli.transcript import corpus_file, load_questions
-from resift.contracts.ubi import EVENTS, QUERIES, timestamp_of
+from resift.contracts.ubi import EVENTS, QUERIES, iso_timestamp
 from resift.ingest.readers import Files, Record
 from resift.plugin.addresses import is_cluster
 from resift.service.connect import open_engine, open_ubi_log
@@ -103,7 +103,7 @@ def write_ubi(url: str, events: str, queries: str, rows: Iterator[Row]) -> None:
         searched, done = [], []
         for text, shown, clicked, client, at in batch:
             number += 1
-            common = {"query_id": f"q{number}", "client_id": client, "timestamp": timestamp_of(at)}
+            common = {"query_id": f"q{number}", "client_id": client, "timestamp": iso_timestamp(at)}
             searched.append({**common, "user_query": text})
             actions = [("impression", id, n) for n, id in enumerate(shown, 1)]
             for action, id, place in [*actions, ("click", clicked, shown.index(clicked) + 1)]:

@@ -290,7 +290,7 @@ class IndexInfo:
             other_models=tuple(common[1:]),
             vector_fields=_equal_vector_fields([info.vector_fields for info in infos]),
             tuning=tuning,
-            field_types=_distinct([types for info in infos for types in info.field_types]),
+            field_types=_distinct_field_types([types for info in infos for types in info.field_types]),
             text_sources=_all_text_sources([info.text_sources for info in infos]),
         )
 
@@ -310,9 +310,9 @@ class IndexInfo:
 
 
 def _equal_vector_fields(mappings: Sequence[Mapping[str, VectorField]]) -> dict[str, VectorField]:
-    """Return the vector fields of several indices that can be searched together.
+    """Return the vector fields by which several indices can be searched together.
 
-    A field is left out if two indices have a field of this name with different properties, such as different numbers of
+    A field is left out if two indices have fields of this name with different properties, such as different numbers of
     dimensions.
 
     Args:
@@ -327,8 +327,14 @@ def _equal_vector_fields(mappings: Sequence[Mapping[str, VectorField]]) -> dict[
     }
 
 
-def _distinct(mappings: Sequence[FieldTypes]) -> tuple[FieldTypes, ...]:
-    """Return field types of several indices without duplicates. Indices behind an alias usually have equal fields."""
+def _distinct_field_types(mappings: Sequence[FieldTypes]) -> tuple[FieldTypes, ...]:
+    """Remove duplicates from the field types of several indices.
+
+    Indices behind an alias usually have the same fields with the same types.
+
+    Args:
+        mappings: For each index, the types of its fields by name.
+    """
     distinct: list[FieldTypes] = []
     for mapping in mappings:
         if mapping not in distinct:
@@ -346,7 +352,15 @@ def _all_fields(infos: Sequence[IndexInfo]) -> tuple[str, ...]:
 
 
 def _all_text_sources(mappings: Sequence[Mapping[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
-    """Return the fields that fill text fields of any of several indices, each with its names in all indices."""
+    """Combine the ``text_sources`` of several indices: the document fields that fill the indices' text fields.
+
+    Args:
+        mappings: For each index, the names by which queries search the text of a document field, by field path. See
+            :attr:`IndexInfo.text_sources`.
+
+    Returns:
+        For each document field, its names in all of the indices.
+    """
     sources: dict[str, tuple[str, ...]] = {}
     for path, names in (entry for mapping in mappings for entry in mapping.items()):
         sources[path] = tuple(dict.fromkeys([*sources.get(path, ()), *names]))

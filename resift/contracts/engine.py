@@ -30,13 +30,13 @@ OPAQUE_ID: ContextVar[str | None] = ContextVar("resift_opaque_id", default=None)
 
 
 @contextmanager
-def retryable(value: bool) -> Iterator[None]:
-    """Return a context manager that sets whether searches may be sent to another node if a node fails.
+def failover_allowed(allowed: bool) -> Iterator[None]:
+    """Return a context manager that sets whether a search may be sent to another node if its node fails.
 
     Args:
-        value: Whether searches in the ``with`` block may be sent again.
+        allowed: Whether searches in the ``with`` block may be sent again.
     """
-    token = RETRYABLE.set(value)
+    token = RETRYABLE.set(allowed)
     try:
         yield
     finally:

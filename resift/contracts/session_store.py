@@ -111,12 +111,12 @@ class SessionStore(ABC):
         """
 
     def erase_deleted(self) -> bool:
-        """Remove the remains of deleted sessions from the files of the store. This can take long.
+        """Remove data of deleted sessions that is still in the files of the store. This can take long.
 
         A store that does not manage its files itself does nothing.
 
         Returns:
-            False if remains are still readable in the files of the store.
+            False if data of deleted sessions can still be read in the files of the store.
         """
         return True
 

@@ -102,7 +102,7 @@ class SessionStoreContract:
         """Return an empty store."""
         return open_stores()
 
-    def test_what_was_written_is_read_by_all(
+    def test_written_session_is_visible_to_all_connections(
         self, store: SessionStore, open_stores: Callable[[], SessionStore]
     ) -> None:
         """A session that was written through one connection is visible through all connections to the store."""
@@ -115,7 +115,7 @@ class SessionStoreContract:
         assert store.read("b") is None
 
     @pytest.mark.parametrize("name", [".", "..", "a:b", "_search", "x" * 128])
-    def test_valid_session_ids(self, store: SessionStore, name: str) -> None:
+    def test_special_session_ids_are_stored(self, store: SessionStore, name: str) -> None:
         """A session id may contain dots, colons and underscores, and may have 128 characters."""
         assert store.write(name, STORED)
         assert store.read(name) is not None
@@ -142,11 +142,8 @@ class SessionStoreContract:
         assert store.read("a") is None
         assert store.write("a", STORED)
 
-    def test_deleting(self, store: SessionStore) -> None:
-        """Sessions can be deleted by id and by index.
-
-        The methods return whether the session existed, and how many sessions were deleted.
-        """
+    def test_delete_reports_what_existed(self, store: SessionStore) -> None:
+        """Deleting a session returns whether it existed, and deleting by index returns the number of sessions."""
         assert not store.delete("a")
         for name, indices in (("a", ["docs"]), ("b", ["docs", "other"]), ("c", ["doc"])):
             assert store.write(name, replace(STORED, indices=indices))
@@ -157,15 +154,15 @@ class SessionStoreContract:
         assert (store.read("b"), len([*store.scan()])) == (None, 1)
         assert store.read("c") is not None
 
-    def test_what_has_expired_is_purged(self, store: SessionStore) -> None:
+    def test_purge_deletes_only_expired_sessions(self, store: SessionStore) -> None:
         """A purge deletes the expired sessions only."""
         for number in range(4):
             assert store.write(f"s{number}", replace(STORED, expires=float(number)))
         assert (store.purge(2), len([*store.scan()])) == (2, 2)
         assert [store.read(f"s{number}") is None for number in range(4)] == [True, True, False, False]
 
-    def test_writers_in_parallel_lose_nothing(self, open_stores: Callable[[], SessionStore]) -> None:
-        """Concurrent increments with retries are all counted."""
+    def test_concurrent_increments_are_all_counted(self, open_stores: Callable[[], SessionStore]) -> None:
+        """If several threads increment a number in a session, and retry refused writes, no increment is lost."""
         refused, together = [], threading.Barrier(6)
 
         def count(store: SessionStore, times: int) -> None:
@@ -189,7 +186,7 @@ class SessionStoreContract:
         assert stored.body == {"n": 60}
         assert len(refused) >= 5
 
-    def test_the_sessions_of_an_index(self, store: SessionStore) -> None:
+    def test_scan_of_an_index_finds_its_sessions(self, store: SessionStore) -> None:
         """A scan of an index returns exactly the sessions with judgements of documents in this index."""
         other = replace(STORED, indices=["elsewhere"])
         assert list(store.scan(STORED.indices[0])) == []
@@ -217,11 +214,11 @@ class EngineContract:
         engine.refresh(index)
         return index
 
-    def test_ping(self, engine: Engine) -> None:
+    def test_ping_names_the_version(self, engine: Engine) -> None:
         """The answer to a ping contains the engine's version."""
         assert engine.ping().split()[1][0].isdigit()
 
-    def test_create_info_drop(self, engine: Engine, index: str, model: Model) -> None:
+    def test_index_is_created_described_tuned_and_dropped(self, engine: Engine, index: str, model: Model) -> None:
         """An index can be created, described, tuned, created again with the same arguments, and dropped."""
         engine.create(index, ["title", "text"], model)
         info = engine.info(index)
@@ -243,7 +240,7 @@ class EngineContract:
         with pytest.raises(IndexNotFound):
             engine.search(index, {})
 
-    def test_indices(self, engine: Engine, index: str, model: Model) -> None:
+    def test_indices_are_sorted_and_described_as_by_info(self, engine: Engine, index: str, model: Model) -> None:
         """The list of indices is sorted by name, and describes each index in the same way as the method ``info``."""
         assert index not in {info.name for info in engine.indices()}
         for name, fields in ((index, ["title", "text"]), (f"{index}-2", ["body"])):
@@ -257,21 +254,21 @@ class EngineContract:
             engine.drop(f"{index}-2")
 
     @pytest.mark.parametrize("name", ["", "Upper", "a b", "-x", "a/b", "é" * 200])
-    def test_bad_index_names(self, engine: Engine, model: Model, name: str) -> None:
+    def test_bad_index_names_are_refused(self, engine: Engine, model: Model, name: str) -> None:
         """Invalid index names are refused."""
         with pytest.raises(BadInput):
             engine.create(name, ["text"], model)
         with pytest.raises(BadInput):
             check_name(name)
 
-    def test_bad_analyzer_and_fields(self, engine: Engine, index: str, model: Model) -> None:
+    def test_bad_analyzer_and_missing_fields_are_refused(self, engine: Engine, index: str, model: Model) -> None:
         """An unknown analyzer and an empty list of fields are rejected."""
         with pytest.raises(BadInput, match="analyzer"):
             engine.create(index, ["text"], model, analyzer="klingon")
         with pytest.raises(BadInput, match="fields"):
             engine.create(index, [], model)
 
-    def test_bm25_stems_and_ranks(self, engine: Engine, indexed: str) -> None:
+    def test_lexical_search_stems_ranks_and_counts(self, engine: Engine, indexed: str) -> None:
         """Lexical searches stem words, rank by score and count the hits."""
         assert ids(engine, indexed, {"match": {"text": "forest fire"}})[0] == "0"
         assert set(ids(engine, indexed, {"match": {"text": "fires"}})) == {"0", "1"}
@@ -284,8 +281,8 @@ class EngineContract:
         assert ids(engine, indexed, {"match": {"text": "..."}}) == []
         assert len(ids(engine, indexed, {"match_all": {}})) == 5
 
-    def test_word_counts(self, engine: Engine, indexed: str) -> None:
-        """Words are counted in the documents that contain them, and so are all documents, for any number of words."""
+    def test_word_counts_are_document_frequencies(self, engine: Engine, indexed: str) -> None:
+        """Word counts are the number of all documents, and the number of documents that contain each word."""
         info, words = engine.info(indexed), ["fires", "forest", "title", "fire forest", "nothing", "..."]
         searches = [{"multi_match": {"query": word, "fields": ["title", "text"]}} for word in words]
         expected = [len(ids(engine, indexed, search)) for search in searches]
@@ -294,8 +291,8 @@ class EngineContract:
         assert engine.word_counts(info, []) == (5, [])
         assert engine.word_counts(info, [*words, *["nothing"] * 600]) == (5, [*expected, *[0] * 600])
 
-    def test_filters(self, engine: Engine, indexed: str) -> None:
-        """Filters match as in OpenSearch."""
+    def test_filters_match_as_in_opensearch(self, engine: Engine, indexed: str) -> None:
+        """Filter clauses match the same documents as in OpenSearch."""
 
         def matching(clause: dict[str, Any]) -> set[str]:
             return set(ids(engine, indexed, {"bool": {"filter": [clause]}}))
@@ -314,8 +311,8 @@ class EngineContract:
         text = {"bool": {"must": [{"match": {"text": "fire"}}], "filter": [{"term": {"tags": "even"}}]}}
         assert ids(engine, indexed, text) == ["0"]
 
-    def test_paging_is_stable(self, engine: Engine, indexed: str) -> None:
-        """Pages of a search together are the whole list of hits."""
+    def test_pages_together_are_the_whole_list(self, engine: Engine, indexed: str) -> None:
+        """The pages of a search, put together, are equal to the whole list of hits."""
         query = {"match": {"text": "fire forest army rain ceasefire"}}
         whole = ids(engine, indexed, query, size=10)
         paged = [id for start in range(0, 6, 2) for id in ids(engine, indexed, query, size=2, **{"from": start})]
@@ -324,7 +321,7 @@ class EngineContract:
         result = engine.search(indexed, {"query": query, "size": 0})
         assert (result.hits, result.response["hits"]["total"]["value"]) == ([], 4)
 
-    def test_vectors_of_hits_and_source(self, engine: Engine, indexed: str, model: Model) -> None:
+    def test_hits_have_requested_source_and_vectors(self, engine: Engine, indexed: str, model: Model) -> None:
         """Hits contain the requested parts of their ``_source``, and their vectors."""
         expected = {document.id: document for document in documents(model)}
         every = {"title", "text", "year", "tags"}
@@ -351,7 +348,7 @@ class EngineContract:
         (hit, *_) = engine.search(indexed, {"query": {"match_all": {}}}).hits
         assert hit["_source"].keys() == every
 
-    def test_several_searches_at_once_are_those_searches(self, engine: Engine, indexed: str, model: Model) -> None:
+    def test_multi_search_equals_single_searches(self, engine: Engine, indexed: str, model: Model) -> None:
         """A multi-search returns the same results as single searches."""
         bodies = [
             {"query": {"match": {"text": "fire"}}, "size": 2, "_source": ["year"]},
@@ -373,7 +370,7 @@ class EngineContract:
         with pytest.raises(IndexNotFound):
             engine.search_all("missing", bodies)
 
-    def test_bulk_with_partial_failures(self, engine: Engine, index: str, model: Model) -> None:
+    def test_bulk_indexes_valid_and_rejects_other_documents(self, engine: Engine, index: str, model: Model) -> None:
         """A bulk request indexes the valid documents and rejects the others."""
         engine.create(index, ["text"], model)
         good = model.encode(["fire"])[0]
@@ -393,7 +390,7 @@ class EngineContract:
         assert all(rejection.reason for rejection in rejected)
         assert set(ids(engine, index, {"match": {"text": "fire"}})) == {"a", "g"}
 
-    def test_bulk_again_replaces(self, engine: Engine, indexed: str, model: Model) -> None:
+    def test_bulk_replaces_existing_documents(self, engine: Engine, indexed: str, model: Model) -> None:
         """Indexing a document again replaces it."""
         assert engine.bulk(indexed, documents(model)) == []
         assert engine.bulk(indexed, [Document("0", {"text": "peace"}, model.encode(["peace"])[0])]) == []
@@ -402,15 +399,15 @@ class EngineContract:
         assert ids(engine, indexed, {"match": {"text": "peace"}}) == ["0"]
         assert "0" not in ids(engine, indexed, {"match": {"text": "forest"}})
 
-    def test_delete(self, engine: Engine, indexed: str) -> None:
-        """Deleting counts the documents that existed."""
+    def test_delete_counts_existing_documents(self, engine: Engine, indexed: str) -> None:
+        """Deleting documents returns the number of documents that existed."""
         assert engine.delete(indexed, ["0", "nothing"]) == 1
         assert engine.delete(indexed, []) == 0
         engine.refresh(indexed)
         assert "0" not in ids(engine, indexed, {"match": {"text": "forest fire"}})
         assert len(ids(engine, indexed, {"match_all": {}})) == 4
 
-    def test_scan(self, engine: Engine, indexed: str, model: Model) -> None:
+    def test_scan_yields_versions_vectors_and_ranked_matches(self, engine: Engine, indexed: str, model: Model) -> None:
         """A scan returns all documents with versions and vectors. With a query, it returns ranked matches."""
         expected = {document.id: document for document in documents(model)}
         scanned = list(engine.scan(indexed))
@@ -426,7 +423,7 @@ class EngineContract:
         assert [document.id for document in engine.scan(indexed, fields=["year"], query=query)] == ranked
         assert {hit["_id"] for hit in engine.sample_matches(indexed, query, 9, seed=1).hits} == {*ranked}
 
-    def test_highlight(self, engine: Engine, indexed: str) -> None:
+    def test_highlights_tag_words_with_the_stem_of_a_query_word(self, engine: Engine, indexed: str) -> None:
         """Highlights put the requested tags around words that have the same stem as a word of the query."""
         body = {
             "query": {"match": {"text": "fire"}},
@@ -438,14 +435,14 @@ class EngineContract:
     @pytest.mark.parametrize(
         "query", [{"nonsense": {}}, {}, {"match": {}}, {"bool": {"wrong": []}}, {"range": {"year": 3}}]
     )
-    def test_malformed_queries_are_the_callers_error(self, engine: Engine, indexed: str, query: dict[str, Any]) -> None:
+    def test_malformed_query_has_status_400(self, engine: Engine, indexed: str, query: dict[str, Any]) -> None:
         """A malformed query raises an error with status 400, and later searches work."""
         with pytest.raises(ResiftError) as caught:
             engine.search(indexed, {"query": query})
         assert caught.value.status == 400
         assert ids(engine, indexed, {"match": {"text": "forest"}}) == ["0"]
 
-    def test_inner_fields(self, engine: Engine, index: str, model: Model) -> None:
+    def test_inner_text_fields_and_lists_are_searched(self, engine: Engine, index: str, model: Model) -> None:
         """Text fields may be inner fields, and may contain lists."""
         engine.create(index, ["meta.title", "text"], model)
         source = {"meta": {"title": "forest"}, "text": ["army", "gun"]}

@@ -32,10 +32,10 @@ class Tuning(Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def from_json(cls, stored: Any) -> Tuning:
-        """Create search constants, such as the weight of vector similarity, from the JSON that is stored with an index.
+        """Read the constants, such as the weight of vector similarity, from the JSON that is stored with an index.
 
         Args:
-            stored: The stored JSON. If it is missing or malformed, the default constants are returned.
+            stored: The stored JSON. If it is None or malformed, the default constants are returned.
         """
         try:
             return cls() if stored is None else msgspec.convert(stored, cls)
@@ -43,11 +43,11 @@ class Tuning(Struct, frozen=True, omit_defaults=True):
             return cls()
 
     def with_weight(self, chosen: Tuning) -> Tuning:
-        """Return a copy with a newly chosen weight of the vector similarity.
+        """Return a copy of these constants with another weight of the vector similarity.
 
         Args:
-            chosen: The instance from which the weight ``alpha``, its model and its reason are copied. The factors for
-                sessions stay the same.
+            chosen: Constants with the new weight ``alpha``. The weight, its model and its reason are copied from them.
+                The factors for sessions stay the same.
         """
         return structs.replace(self, alpha=chosen.alpha, model=chosen.model, why={**self.why, **chosen.why})
 
@@ -57,12 +57,11 @@ class Tuning(Struct, frozen=True, omit_defaults=True):
         return fields
 
     def describe(self) -> list[str]:
-        """Describe in English how the search constants differ from their defaults.
-
-        An example of a search constant is the weight of vector similarity.
+        """Describe in English the constants of the index that differ from their defaults.
 
         Returns:
-            A line of text for each group of constants.
+            A line of text about the weight of vector similarity, and a line about the factors for sessions. A line is
+            left out if its constants have their default values.
         """
         factors = {"words": self.words, "strength": self.strength, "carried over": self.carried}
         changed = [f"{name} x {factor:g}" for name, factor in factors.items() if factor != 1]

@@ -66,22 +66,22 @@ class UbiEvent:
         Returns:
             The event, or None if the document has no action or no valid time.
         """
-        attributes = _object(source.get("event_attributes"))
-        target, position = _object(attributes.get("object")), _object(attributes.get("position"))
-        action, at = text_of(source.get("action_name")), seconds_of(source.get("timestamp"))
+        attributes = _as_object(source.get("event_attributes"))
+        target, position = _as_object(attributes.get("object")), _as_object(attributes.get("position"))
+        action, at = id_as_text(source.get("action_name")), unix_seconds(source.get("timestamp"))
         if not action or at is None:
             return None
-        field, ordinal = text_of(target.get("object_id_field")), position.get("ordinal")
+        field, ordinal = id_as_text(target.get("object_id_field")), position.get("ordinal")
         return cls(
             action=action,
-            client=text_of(source.get("client_id")),
-            session=text_of(source.get("session_id")),
-            query_id=text_of(source.get("query_id")),
-            object=text_of(target.get("object_id")),
+            client=id_as_text(source.get("client_id")),
+            session=id_as_text(source.get("session_id")),
+            query_id=id_as_text(source.get("query_id")),
+            object=id_as_text(target.get("object_id")),
             object_field="" if field == "_id" else field,
             ordinal=ordinal if isinstance(ordinal, int) and not isinstance(ordinal, bool) else None,
             at=at,
-            text=text_of(source.get("user_query")),
+            text=id_as_text(source.get("user_query")),
         )
 
 
@@ -106,7 +106,9 @@ class UbiQuery:
             source: The ``_source`` of the document. Malformed values count as missing.
         """
         objects = source.get("query_response_hit_ids")
-        return cls(text_of(source.get("user_query")), tuple(map(text_of, objects)) if isinstance(objects, list) else ())
+        return cls(
+            id_as_text(source.get("user_query")), tuple(map(id_as_text, objects)) if isinstance(objects, list) else ()
+        )
 
 
 class UbiLog(ABC):
@@ -202,15 +204,15 @@ class UbiLog(ABC):
         """Close the connections."""
 
 
-def seconds_of(value: Any) -> float | None:
+def unix_seconds(value: Any) -> float | None:
     """Convert a timestamp to Unix seconds, or return None if ``value`` is not a timestamp.
 
     A timestamp is a number, or a text in ISO 8601 (in UTC, if the text has no UTC offset). A number can be in seconds,
     milliseconds or microseconds. The unit is recognised by the magnitude of the number, for times between the years
     1973 and 5138. Smaller numbers, such as milliseconds since a page was opened, are not timestamps.
 
-    >>> seconds_of("2024-12-10T00:01:29.378Z"), seconds_of(1733788889378), seconds_of("1733788889"), seconds_of("today")
-    (1733788889.378, 1733788889.378, 1733788889.0, None)
+    >>> [unix_seconds(value) for value in ("2024-12-10T00:01:29.378Z", 1733788889378, "1733788889", "today")]
+    [1733788889.378, 1733788889.378, 1733788889.0, None]
     """
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
         value = float(value)
@@ -230,17 +232,17 @@ def seconds_of(value: Any) -> float | None:
     return max(0.0, time.timestamp())
 
 
-def timestamp_of(seconds: float) -> str:
+def iso_timestamp(seconds: float) -> str:
     """Format a time in Unix seconds as UBI requires: ISO 8601 in UTC, with milliseconds and a final Z."""
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _object(value: Any) -> Mapping[str, Any]:
-    """Return a JSON value if it is an object, otherwise an empty object."""
+def _as_object(value: Any) -> Mapping[str, Any]:
+    """Return a JSON value if it is an object, and otherwise an empty object."""
     return value if isinstance(value, Mapping) else {}
 
 
-def text_of(value: Any) -> str:
+def id_as_text(value: Any) -> str:
     """Convert an id in the UBI log to a string. Other programs may write ids as strings or as integers.
 
     Args:

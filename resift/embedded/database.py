@@ -25,8 +25,8 @@ from resift.contracts.ubi import (
     UbiEvent,
     UbiLog,
     UbiQuery,
-    seconds_of,
-    text_of,
+    id_as_text,
+    unix_seconds,
 )
 from resift.embedded.tables import FORMAT
 from resift.errors import BadInput, EngineUnavailable, ResiftError, SessionsUnavailable
@@ -629,7 +629,7 @@ class SqliteUbiLog(UbiLog):
         rows = self._select_entries(
             "SELECT body FROM ubi_queries WHERE json_extract(body, '$.application') = ?", application
         )
-        return [row for row in rows if since <= (seconds_of(row.get("timestamp")) or 0.0) <= until]
+        return [row for row in rows if since <= (unix_seconds(row.get("timestamp")) or 0.0) <= until]
 
     def client_documents(self, client: str) -> dict[str, list[dict[str, Any]]]:
         """Return all log entries about a client.
@@ -678,5 +678,5 @@ def _event_row(source: Mapping[str, Any]) -> tuple[Any, ...] | None:
 
 def _query_row(source: Mapping[str, Any]) -> tuple[Any, ...] | None:
     """Convert a logged query to a row of the table ``ubi_queries``, or return None if it has no query id."""
-    id = text_of(source.get("query_id"))
+    id = id_as_text(source.get("query_id"))
     return (id, _json(source)) if id else None

@@ -15,7 +15,7 @@ from typing import Any
 from flask import Blueprint, current_app
 
 from resift.cache import TtlCache
-from resift.contracts.ubi import EVENTS, QUERIES, UbiLog, seconds_of, text_of, timestamp_of
+from resift.contracts.ubi import EVENTS, QUERIES, UbiLog, id_as_text, iso_timestamp, unix_seconds
 from resift.reranker.access.requests import count_ubi, current_caller
 from resift.reranker.api import read_items
 from resift.sessions.clicks import CLOCK_TOLERANCE
@@ -88,11 +88,11 @@ class Collector:
         now = self.clock()
         timed: list[dict[str, Any]] = []
         for item in accepted:
-            seconds = seconds_of(item.get("timestamp"))
+            seconds = unix_seconds(item.get("timestamp"))
             if seconds is None or seconds > now + CLOCK_TOLERANCE:
                 outcomes["clock"] += 1
                 seconds = now
-            timed.append({**item, "timestamp": timestamp_of(seconds)})
+            timed.append({**item, "timestamp": iso_timestamp(seconds)})
         refused = self.log.add(kind, timed) if timed else 0
         self.quotas.count(key, marks=len(timed) - refused, bytes=len(json.dumps(timed, ensure_ascii=False).encode()))
         outcomes.update(refused=refused, stored=len(timed) - refused)
@@ -123,9 +123,9 @@ def _fault(kind: str, item: Any) -> str:
     Returns:
         ``malformed``, ``too_large`` or "".
     """
-    if not isinstance(item, dict) or not text_of(item.get(_REQUIRED_FIELD[kind])):
+    if not isinstance(item, dict) or not id_as_text(item.get(_REQUIRED_FIELD[kind])):
         return "malformed"
-    if text_of(item.get("application")).startswith(APPLICATION_PREFIX):
+    if id_as_text(item.get("application")).startswith(APPLICATION_PREFIX):
         return "malformed"  # only the service itself stores pages of trials
     try:
         size = len(json.dumps(item, ensure_ascii=False).encode())

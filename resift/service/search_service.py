@@ -21,7 +21,7 @@ from msgspec import structs
 
 from resift.cache import TtlCache
 from resift.contracts.documents import IndexInfo, SearchResult
-from resift.contracts.engine import Engine, Headers, retryable
+from resift.contracts.engine import Engine, Headers, failover_allowed
 from resift.encoders.dynamax import MAX_HITS, DynaMax
 from resift.encoders.late_interaction import LateInteraction
 from resift.encoders.model import Model
@@ -310,7 +310,7 @@ class SearchService:
         """
         self.require_allowed(search)
         info = self.info(search.index, search.headers)
-        with retryable(search.is_repeatable):
+        with failover_allowed(search.is_repeatable):
             if self.interleaved is None:
                 return self._search(search, info)
             return self.interleaved.answer(search, lambda search: self._search(search, info))

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from resift.contracts.engine import Engine
 from resift.contracts.session_store import SessionRecord, SessionStore
-from resift.contracts.ubi import UbiLog, seconds_of, text_of, timestamp_of
+from resift.contracts.ubi import UbiLog, id_as_text, iso_timestamp, unix_seconds
 from resift.errors import BadInput
 from resift.sessions.clicks import CLOCK_TOLERANCE, Actions, Object, document_ids
 
@@ -122,7 +122,7 @@ class ShownPage:
             "query_id": str(uuid.uuid4()),
             "client_id": self.client,
             "user_query": text,
-            "timestamp": timestamp_of(self.at),
+            "timestamp": iso_timestamp(self.at),
             "query_response_hit_ids": list(self.teams),
             "query_attributes": {"teams": teams},
         }
@@ -142,7 +142,7 @@ class ShownPage:
         except (LookupError, TypeError, msgspec.ValidationError):
             return None
         team_by_id = {id: team for name, team in _TEAMS.items() for id in teams.get(name, ())}
-        return cls(text_of(source.get("client_id")), seconds_of(source.get("timestamp")) or 0.0, team_by_id)
+        return cls(id_as_text(source.get("client_id")), unix_seconds(source.get("timestamp")) or 0.0, team_by_id)
 
 
 _TEAMS = {"plain": False, "session": True, "both": None}  # names of the teams in the UBI log
@@ -206,7 +206,7 @@ class TrialReport:
 
     def __str__(self) -> str:
         trial, preferred = self.trial, self.preferred
-        since = f"since {timestamp_of(trial.started)}, for {100 * trial.share:g} % of the clients"
+        since = f"since {iso_timestamp(trial.started)}, for {100 * trial.share:g} % of the clients"
         return "\n".join(
             [
                 f"trial of {trial.index} {since}: {self.verdict or 'running'}",

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from resift.contracts.ubi import UbiEvent, UbiQuery, seconds_of
+from resift.contracts.ubi import UbiEvent, UbiQuery, unix_seconds
 from resift.errors import BadInput
 from resift.sessions.clicks import IMPRESSION, Actions, Object
 
@@ -187,7 +187,7 @@ def read_searches(path: str | Path, id_field: str = "") -> Iterator[UbiEvent]:
 
 def _events_of(row: dict[str, str | None], number: int, path: str, id_field: str) -> Iterator[UbiEvent]:
     text, shown, clicked, client, time = ((row[name] or "") for name in COLUMNS)
-    at = seconds_of(time)
+    at = unix_seconds(time)
     if at is None:
         raise BadInput(f"{path}, row {number}: the time is {time!r}", value=time, expected="ISO 8601, or Unix time")
     positions: dict[str, int] = {}

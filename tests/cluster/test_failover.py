@@ -23,7 +23,7 @@ from tcp_proxy import Proxy
 from waiting import until
 
 from resift import Model
-from resift.contracts.engine import retryable
+from resift.contracts.engine import failover_allowed
 from resift.contracts.session_store import SessionRecord
 from resift.contracts.ubi import EVENTS
 from resift.errors import BadInput, EngineError, EngineUnavailable
@@ -540,7 +540,7 @@ def test_a_gateway_that_lost_its_node_is_no_node_that_answers(
     with pytest.raises(EngineError):
         gateways.search("news", {"query": EVERYTHING, "search_pipeline": "_none"})
     assert len(Gateway.asked) == 2
-    with retryable(False), pytest.raises(EngineError):
+    with failover_allowed(False), pytest.raises(EngineError):
         gateways.search("news", {"query": EVERYTHING, "search_pipeline": "_none"})
     assert len(Gateway.asked) == 3
 

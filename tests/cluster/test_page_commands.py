@@ -31,7 +31,7 @@ from tiny_transformer import save_sentence_transformer
 
 import resift
 from resift import Model, load_model
-from resift.contracts.ubi import EVENTS, QUERIES, timestamp_of
+from resift.contracts.ubi import EVENTS, QUERIES, iso_timestamp
 from resift.feedback.judgements import Judgement
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.service.connect import open_session_store, open_ubi_log
@@ -226,7 +226,7 @@ def write_clicks(file: Path, records: list[dict[str, Any]], url: str) -> None:
     """Write a log of two searches of each of 20 clients, as a CSV file and as UBI's log."""
     lines, queries, events = ["query,shown,clicked,client,time"], list[dict[str, Any]](), list[dict[str, Any]]()
     for number, query in enumerate(questions(records, 40)):
-        client, at = f"client-{number // 2}", timestamp_of(1_750_000_000.0 + 60 * number)
+        client, at = f"client-{number // 2}", iso_timestamp(1_750_000_000.0 + 60 * number)
         shown, clicked = query["relevant"][:5], query["relevant"][number % 5]
         lines.append(f"{query['text']},{' '.join(shown)},{clicked},{client},{at}")
         shared = {"application": "shop", "client_id": client, "query_id": query["_id"], "user_query": query["text"]}

@@ -17,8 +17,8 @@ from resift.contracts.ubi import (
     UbiEvent,
     UbiLog,
     UbiQuery,
-    seconds_of,
-    timestamp_of,
+    iso_timestamp,
+    unix_seconds,
 )
 from resift.embedded import database as sqlite_ubi
 from resift.errors import BadInput, EngineError, EngineUnavailable
@@ -71,11 +71,11 @@ def refresh(engine_url: str, ubi_names: tuple[str, str]) -> Iterator[Refresh]:
     ],
 )
 def test_times_are_read_in_all_common_formats(value: Any, seconds: float | None) -> None:
-    assert seconds_of(value) == seconds
+    assert unix_seconds(value) == seconds
 
 
 def test_a_time_is_written_as_ubi_wants_it() -> None:
-    assert timestamp_of(1733788889.378) == "2024-12-10T00:01:29.378Z"
+    assert iso_timestamp(1733788889.378) == "2024-12-10T00:01:29.378Z"
 
 
 def test_an_event_is_read() -> None:
@@ -132,7 +132,7 @@ def test_queries_are_looked_up_by_id(ubi_log: UbiLog, refresh: Refresh) -> None:
 
 def test_the_first_query_with_an_id_counts(ubi_log: UbiLog, refresh: Refresh) -> None:
     for place in range(3):
-        ubi_log.add(QUERIES, [query(f"fire {place}", timestamp=timestamp_of(NOW + place))])
+        ubi_log.add(QUERIES, [query(f"fire {place}", timestamp=iso_timestamp(NOW + place))])
     refresh()
     assert ubi_log.queries(["q1"]) == {"q1": UbiQuery("fire 0")}
 
@@ -149,7 +149,7 @@ def test_events_are_returned_completely_or_for_an_interval(ubi_log: UbiLog, refr
 
 def test_the_queries_of_an_application_come_as_they_were_added(ubi_log: UbiLog, refresh: Refresh) -> None:
     ours = query("war", "q2", application="trial", query_attributes={"teams": "ab"})
-    ubi_log.add(QUERIES, [query(), ours, {**ours, "timestamp": timestamp_of(NOW - 9)}])
+    ubi_log.add(QUERIES, [query(), ours, {**ours, "timestamp": iso_timestamp(NOW - 9)}])
     refresh()
     assert ubi_log.application_queries("trial", NOW - 5, NOW + 5) == [ours]
     assert ubi_log.application_queries("tria", NOW - 5, NOW + 5) == []

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from resift.contracts.ubi import UbiLog, timestamp_of
+from resift.contracts.ubi import UbiLog, iso_timestamp
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.service.connect import open_engine, open_ubi_log
 
@@ -33,7 +33,7 @@ def event(
         "session_id": "visit-1",
         "client_id": "anna",
         "user_id": "",
-        "timestamp": timestamp_of(at),
+        "timestamp": iso_timestamp(at),
         "message_type": "INFO",
         "message": "",
         "event_attributes": attributes,
@@ -44,7 +44,7 @@ def event(
 def query(text: str = "fire", id: str = "q1", **fields: Any) -> dict[str, Any]:
     """Return a query like those of ubi.js or the UBI plugin."""
     made = {"application": "shop", "query_id": id, "client_id": "anna", "user_query": text, "query_attributes": {}}
-    return {**made, "timestamp": timestamp_of(NOW), **fields}
+    return {**made, "timestamp": iso_timestamp(NOW), **fields}
 
 
 # Entries that occur in logs but not in the schema, from other versions and from custom applications.

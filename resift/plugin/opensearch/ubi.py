@@ -23,7 +23,7 @@ from resift.contracts.ubi import (
     UbiEvent,
     UbiLog,
     UbiQuery,
-    text_of,
+    id_as_text,
 )
 from resift.errors import EngineError, IndexNotFound
 from resift.plugin import read_resource
@@ -218,7 +218,7 @@ class OpenSearchUbiLog(UbiLog):
     def _client_hits(self, kind: str, client: str) -> Iterator[dict[str, Any]]:
         # If the ids are only text fields, a query also matches ids that contain the same term.
         hits = self._scroll(kind, {"query": _any_field(_PERSON_FIELDS, client)})
-        return (hit for hit in hits if client in [text_of(hit["_source"].get(field)) for field in _PERSON_FIELDS])
+        return (hit for hit in hits if client in [id_as_text(hit["_source"].get(field)) for field in _PERSON_FIELDS])
 
     def _scroll(self, kind: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield all hits of a search in one index of the log, page by page.
