@@ -220,7 +220,7 @@ def doctor(url: str, as_json: bool, **options: Any) -> None:
     if as_json:
         print_report({"ok": result.in_order, **result.to_dict()}, as_json)
     else:
-        rows = list(_grouped(result.parts))
+        rows = list(_merge_similar_rows(result.parts))
         cells = [[row.kind, row.name, row.state] for row in rows]
         print_table(["KIND", "NAME", "STATE"], cells, [f"fix: {row.fix}" if row.fix else "" for row in rows])
         for name, lines in result.tuned.items():
@@ -229,11 +229,11 @@ def doctor(url: str, as_json: bool, **options: Any) -> None:
         sys.exit(PROBLEMS_FOUND)
 
 
-def _grouped(rows: Sequence[StatusRow]) -> Iterator[StatusRow]:
-    """Merge consecutive rows with the same kind, state and fix, to shorten the table of ``resift doctor``.
+def _merge_similar_rows(rows: Sequence[StatusRow]) -> Iterator[StatusRow]:
+    """Merge consecutive rows of the table of ``resift doctor`` that have the same kind, state and fix.
 
     Yields:
-        One row for each group, whose name ends with "and N more" if the group has several rows.
+        A row for each group of such rows. If the group has several rows, the name ends with "and N more".
     """
     for _, group in groupby(rows, lambda row: (row.kind, row.state, row.fix)):
         first, *more = group

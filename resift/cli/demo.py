@@ -12,14 +12,14 @@ import click
 from resift import library
 from resift.cli import serve
 from resift.cli.options import port_option
-from resift.cli.transcript import PASSAGES, PRODUCTS, Demo, corpus_file, play
+from resift.cli.transcript import PASSAGES, PRODUCTS, Demo, corpus_file, print_transcript
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Files
 
 INDEX = PASSAGES.index
 
 
-def _run(url: str, folder: str, demo: Demo) -> list[str]:
+def _print_demo(url: str, folder: str, demo: Demo) -> list[str]:
     """Index the documents of a demonstration, run example searches, and print how relevance feedback changes the hits.
 
     Args:
@@ -40,7 +40,7 @@ def _run(url: str, folder: str, demo: Demo) -> list[str]:
             f"{report.indexed} documents indexed in {report.seconds:.2f} s "
             f"({engine.ping()}; model {model.name}, {model.dim} dimensions)"
         )
-        return play(demo_library.index(demo.index), demo, click.echo)
+        return print_transcript(demo_library.index(demo.index), demo, click.echo)
 
 
 @click.command(epilog="Example: resift demo shop --engine opensearch")
@@ -67,7 +67,7 @@ def demo(what: str, engine: str, port: int, no_serve: bool) -> None:
         cluster = os.environ.get("OPENSEARCH_URL", "http://127.0.0.1:9200")
         url = {"sqlite": f"{folder}/demo.db", "opensearch": cluster}.get(engine, engine)
         selected = PRODUCTS if what == "shop" else PASSAGES
-        examples = _run(url, folder, selected)
+        examples = _print_demo(url, folder, selected)
         if not no_serve:
             click.echo(f"\nSearch page: http://127.0.0.1:{port}/?index={selected.index} (Ctrl-C stops)")
             settings = {"RESIFT_ENGINE": url, "RESIFT_STORE": f"{folder}/sessions.db", "RESIFT_INDEX": selected.index}

@@ -116,7 +116,7 @@ def index(
     _print_id_warnings(ids)
     for line in tuning:
         click.echo(line, err=True)
-    _exit(report, stop)
+    _exit_on_problems(report, stop)
 
 
 def _complete_index(engine: Engine, index: str, model: Model) -> list[str]:
@@ -159,18 +159,18 @@ def _add_pipelines(engine: Engine, index: str) -> None:
         click.echo(f"no pipeline was created: {error.message}", err=True)
 
 
-def _exit(report: Report, stop: Stop) -> None:
-    """End the command with a non-zero status if indexing was interrupted or had problems. Otherwise, return.
+def _exit_on_problems(report: Report, stop: Stop) -> None:
+    """End the command with a non-zero status if indexing was interrupted or had problems.
 
     The status is 128 plus the number of the signal if a signal stopped the command. The status is 3 if documents were
     refused, or if none of the documents has text in the text fields.
 
     Args:
         report: The result of indexing.
-        stop: The stop request. It contains the signal that the command received, if any.
+        stop: The flag that stopped indexing, with the signal that the command received, if any.
     """
     if stop.signal is not None:
-        click.echo(f"ended by {signal.Signals(stop.signal).name}; {_position(report)} and no further", err=True)
+        click.echo(f"ended by {signal.Signals(stop.signal).name}; {_read_position(report)} and no further", err=True)
         sys.exit(128 + stop.signal)
     if report.dead or (report.without_text and report.without_text == report.indexed):
         sys.exit(PROBLEMS_FOUND)
@@ -192,12 +192,12 @@ def _reporting_failures(indexer: Indexer) -> Iterator[None]:
     except BaseException:
         if report.last_read:
             counts = f"{report.indexed} in the index, {report.dead} in {indexer.dead_letters.path}"
-            click.echo(f"{_position(report)}: {counts}", err=True)
+            click.echo(f"{_read_position(report)}: {counts}", err=True)
         raise
 
 
-def _position(report: Report) -> str:
-    """Return how far the files were read, as a text such as "read up to line 12 of news.jsonl" for the user."""
+def _read_position(report: Report) -> str:
+    """Return a text that says how far the files were read, such as "read up to line 12 of news.jsonl"."""
     file, line = report.last_read or ("-", 0)
     return f"read up to line {line} of {file}"
 

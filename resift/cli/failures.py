@@ -45,7 +45,7 @@ class Failure(click.ClickException):
         click.echo(text, file=file or sys.stderr, color=_colours())
 
 
-class Resift(LazyGroup):
+class ResiftGroup(LazyGroup):
     """A click command group that turns Resift's exceptions into error messages and exit statuses.
 
     If a command fails, the group prints the error to stderr. The exit status tells the user the cause of the failure.
@@ -65,7 +65,7 @@ class Resift(LazyGroup):
         """
         ctx.color = _colours()
         try:
-            with _termination():
+            with _exit_on_sigterm():
                 return super().invoke(ctx)
         except ResiftError as error:
             # A full disk is not an error of the arguments.
@@ -91,7 +91,7 @@ def _colours() -> bool | None:
 
 
 @contextmanager
-def _termination() -> Iterator[None]:
+def _exit_on_sigterm() -> Iterator[None]:
     """Return a context manager that raises SystemExit in its ``with`` block when the process receives SIGTERM.
 
     Without this exception, the process would end at once, and leave files open and temporary folders behind.

@@ -65,7 +65,8 @@ class HttpServer(BaseApplication):  # type: ignore[misc]
         log_to_stderr(config.log)
         app = create_app(config)
         model = app.extensions["resift"].model
-        setup = f"{_location(config.engine)}, sessions in {_location(config.store)}, model {model.name} ({model.hash})"
+        engine, store = _loggable_address(config.engine), _loggable_address(config.store)
+        setup = f"{engine}, sessions in {store}, model {model.name} ({model.hash})"
         # Use gunicorn's log, because Resift's own log only contains problems.
         logging.getLogger("gunicorn.error").info("Documents in %s", setup)
         # Load the vectors of frequent words, which explanations need, so that all workers share them.
@@ -132,8 +133,8 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
             signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
 
 
-def _location(address: str) -> str:
-    """Return the address of an engine or session store for a log message.
+def _loggable_address(address: str) -> str:
+    """Return the address of an engine or session store in a form that can be logged.
 
     Args:
         address: The URL of a cluster, or the path of a file.

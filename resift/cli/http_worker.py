@@ -86,7 +86,7 @@ class HttpWorker(Worker):  # type: ignore[misc]
             if config.index:
                 service.loader.submit("start", service.warm_up)
         channels: dict[int, Any] = {}
-        max_connections = _allowed_connections()
+        max_connections = _max_open_connections()
         adjustments = Adjustments(
             sockets=[listener.sock],
             # The server name of requests without a Host header is the server's address.
@@ -99,16 +99,16 @@ class HttpWorker(Worker):  # type: ignore[misc]
             max_request_header_size=_HEAD,
             max_request_body_size=config.max_body + 1,  # waitress refuses a body of exactly this size
         )
-        limits = _Limits(max_connections, config.max_connections_per_address)
+        limits = _ConnectionLimits(max_connections, config.max_connections_per_address)
         server = _Listener(self.wsgi, channels, adjustments, listener.sock, limits)
         while self.alive and self.ppid == os.getppid():
-            self._turn(server, channels, config.deadline)
+            self._run_once(server, channels, config.deadline)
         wasyncore.dispatcher.close(server)  # accept no more connections, but answer the requests in progress
         end = time.monotonic() + self.cfg.graceful_timeout
         while server.active_channels and time.monotonic() < end:
-            self._turn(server, channels, config.deadline, stopping=True)
+            self._run_once(server, channels, config.deadline, stopping=True)
 
-    def _turn(self, server: Any, channels: dict[int, Any], max_seconds: float, stopping: bool = False) -> None:
+    def _run_once(self, server: Any, channels: dict[int, Any], max_seconds: float, stopping: bool = False) -> None:
         """Run one iteration of the main loop: read and send data, and close connections that exceed a time limit.
 
         Args:
@@ -129,10 +129,10 @@ class HttpWorker(Worker):  # type: ignore[misc]
                 release_memory()
                 self._next_release = now + _RELEASE_SECONDS
             for connection in list(server.active_channels.values()):
-                connection.check(now, max_seconds, 0.0 if stopping else KEEP_ALIVE)
+                connection.enforce_time_limits(now, max_seconds, 0.0 if stopping else KEEP_ALIVE)
 
 
-class _Limits(NamedTuple):
+class _ConnectionLimits(NamedTuple):
     """The maximum numbers of open connections of a worker process.
 
     Attributes:
@@ -161,7 +161,9 @@ class _Listener(TcpWSGIServer):  # type: ignore[misc]
         limits: The maximum numbers of connections.
     """
 
-    def __init__(self, app: Any, channels: dict[int, Any], settings: Any, bound: Any, limits: _Limits) -> None:
+    def __init__(
+        self, app: Any, channels: dict[int, Any], settings: Any, bound: Any, limits: _ConnectionLimits
+    ) -> None:
         self._limits = limits
         keys: Keys = app.extensions["resift_keys"]
 
@@ -197,13 +199,13 @@ class _Listener(TcpWSGIServer):  # type: ignore[misc]
             except OSError as error:  # the client closed the connection, or there are too many open files
                 self.logger.warning("no connection accepted: %s", error)
                 return
-            candidates = self._replaceable(_network(accepted[1][0]))
+            candidates = self._replaceable_connections(_client_network(accepted[1][0]))
             connection = Connection(self, *accepted, self.adj, map=self._map)
             if candidates is not None:
                 waiting = [candidate for candidate in candidates if not candidate.is_answering]
                 min(waiting, key=lambda candidate: candidate.began, default=connection).give_way()
 
-    def _replaceable(self, address: str) -> list[Connection] | None:
+    def _replaceable_connections(self, address: str) -> list[Connection] | None:
         """Return the open connections among which one must be closed to make room for a new connection.
 
         If the network address of the new connection has reached its limit, these are the other connections from this
@@ -224,13 +226,16 @@ class _Listener(TcpWSGIServer):  # type: ignore[misc]
         return [connection for connection in self.active_channels.values() if connection.address == address]
 
 
-def _network(address: str) -> str:
-    """Return the network of a client, for which the server counts and limits open connections.
+def _client_network(address: str) -> str:
+    """Return the network of a client. The server limits the number of open connections per network.
 
     For IPv4, the network is the address itself. For IPv6, it is the /64 network, because a client usually controls all
     addresses of a /64 network.
 
-    >>> [_network(address) for address in ("10.0.0.1", "::ffff:10.0.0.1", "2001:db8::7")]
+    Args:
+        address: The IP address of the client.
+
+    >>> [_client_network(address) for address in ("10.0.0.1", "::ffff:10.0.0.1", "2001:db8::7")]
     ['10.0.0.1', '10.0.0.1', '2001:db8::/64']
     """
     parsed = ipaddress.ip_address(address)
@@ -240,7 +245,7 @@ def _network(address: str) -> str:
 
 
 class _Task(WSGITask):  # type: ignore[misc]
-    """A request to the Flask application.
+    """A request that a thread passes to the Flask application, and the response to it.
 
     The WSGI environment of the request states how long the request has waited for a thread.
     """
@@ -297,7 +302,7 @@ class _Parser(HTTPRequestParser):  # type: ignore[misc]
             raise ParsingError("the host is not that of the URL")
 
 
-class _Refusal(ErrorTask):  # type: ignore[misc]
+class _InvalidRequestResponse(ErrorTask):  # type: ignore[misc]
     """An error response for a request that is too large or is not valid HTTP.
 
     The response has the same JSON format as the errors of the Flask application.
@@ -309,8 +314,8 @@ class _Refusal(ErrorTask):  # type: ignore[misc]
         # The standard status of an unknown transfer coding is 501, but 5xx would trigger alarms.
         status = HTTPStatus(400 if error.code == 501 else error.code)
         details = http_error(status, f"{status.phrase}: {error.body}", getattr(self.request, "path", ""), max_body)
-        id = _id_of(self.request)
-        body = _json(identified(**details, id=id))
+        id = _request_id(self.request)
+        body = _json_bytes(identified(**details, id=id))
         self.status = f"{status.value} {status.phrase}"
         self.response_headers += [("Content-Type", "application/json"), (REQUEST_ID_HEADER, id)]
         self.set_close_on_finish()
@@ -336,7 +341,7 @@ class Connection(HTTPChannel):  # type: ignore[misc]
 
     task_class = _Task
     parser_class = _Parser
-    error_task_class = _Refusal
+    error_task_class = _InvalidRequestResponse
     response_started = False
     queued = math.inf
     unsent = math.inf
@@ -344,7 +349,7 @@ class Connection(HTTPChannel):  # type: ignore[misc]
 
     def __init__(self, server: Any, sock: Any, address: Any, *arguments: Any, **options: Any) -> None:
         self.began = self.used = time.monotonic()
-        self.address = _network(address[0])
+        self.address = _client_network(address[0])
         super().__init__(server, sock, address, *arguments, **options)
 
     @property
@@ -353,7 +358,10 @@ class Connection(HTTPChannel):  # type: ignore[misc]
         return bool(self.requests or self.total_outbufs_len)
 
     def answer(self, waited: float) -> None:
-        """Answer the next request, in a thread of a pool. If its caller has gone away, only remove the request.
+        """Answer the next request of the connection.
+
+        A thread of a pool calls this method. If the client has closed the connection meanwhile, the request is only
+        removed.
 
         Args:
             waited: The number of seconds that the request has waited for the thread.
@@ -432,7 +440,7 @@ class Connection(HTTPChannel):  # type: ignore[misc]
         """
         self.handle_close()
 
-    def check(self, now: float, max_seconds: float, keep_alive: float) -> None:
+    def enforce_time_limits(self, now: float, max_seconds: float, keep_alive: float) -> None:
         """Close the connection if the client or the application has exceeded a time limit.
 
         If no response has been started, the client receives an error response first.
@@ -450,7 +458,7 @@ class Connection(HTTPChannel):  # type: ignore[misc]
                 expected = f"another try in {_RETRY_SECONDS} s"
                 self.refuse(TooBusy("too many requests are being computed", expected=expected))
         elif self.requests:
-            extra = {"request_id": _id_of(self.requests[0])}
+            extra = {"request_id": _request_id(self.requests[0])}
             self.logger.warning("no answer to %s within %g s", self.requests[0].path, max_seconds, extra=extra)
             self.refuse(
                 DeadlineExceeded(
@@ -486,8 +494,8 @@ class Connection(HTTPChannel):  # type: ignore[misc]
         """
         with self.outbuf_lock:
             if not self.response_started:
-                id = _id_of(self.requests[0] if self.requests else self.request)
-                body = _json(identified(error.to_dict(), id))
+                id = _request_id(self.requests[0] if self.requests else self.request)
+                body = _json_bytes(identified(error.to_dict(), id))
                 retry_after = f"Retry-After: {_RETRY_SECONDS}\r\n" if isinstance(error, TooBusy) else ""
                 head = (
                     f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\nContent-Type: application/json\r\n"
@@ -499,7 +507,7 @@ class Connection(HTTPChannel):  # type: ignore[misc]
             self.handle_close()
 
 
-def _id_of(request: Any) -> str:
+def _request_id(request: Any) -> str:
     """Return the id that the client sent with a request, or a new id if there is none.
 
     Args:
@@ -520,11 +528,11 @@ def _http_headers(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.replace("_", "-").title(): value for name, value in headers.items()}
 
 
-def _json(body: dict[str, Any]) -> bytes:
+def _json_bytes(body: dict[str, Any]) -> bytes:
     return json.dumps(body).encode() + b"\n"
 
 
-def _allowed_connections() -> int:
+def _max_open_connections() -> int:
     """Return how many connections this process can have open at the same time.
 
     The result is CONNECTIONS, or a smaller number if the process is not allowed to open enough files. This function

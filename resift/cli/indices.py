@@ -38,27 +38,27 @@ def indices(engine: str, model: str) -> None:
     """
     hash = load_model(model).hash
     with engine_at(engine) as target:
-        rows = [row for info in target.indices() if (row := _row(target, info, hash)) is not None]
+        rows = [row for info in target.indices() if (row := _index_row(target, info, hash)) is not None]
     if not rows:
         click.echo("no indices; create one with: resift index FILE --index NAME")
         return
     print_table(["INDEX", "DOCUMENTS", "MODEL", "NAME", "FIELDS"], rows)
 
 
-def _row(engine: Engine, info: IndexInfo, hash: str) -> list[str] | None:
+def _index_row(engine: Engine, info: IndexInfo, model_hash: str) -> list[str] | None:
     """Return the table row that describes an index, or None if the index was deleted in the meantime.
 
     Args:
         engine: The engine that contains the index.
         info: The description of the index.
-        hash: The hash of the model that the user selected. The row shows whether the index has vectors of this model
-            ("ok"), of another model ("other") or no vectors ("none").
+        model_hash: The hash of the model that the user selected. The row shows whether the index has vectors of this
+            model ("ok"), of another model ("other") or no vectors ("none").
     """
     try:
         documents = count_documents(engine, info.name)
     except IndexNotFound:
         return None
-    model = "none" if info.model is None else "ok" if info.model == hash else "other"
+    model = "none" if info.model is None else "ok" if info.model == model_hash else "other"
     return [info.name, str(documents), model, info.model_name or "", ",".join(info.fields)]
 
 

@@ -81,7 +81,7 @@ class Lanes:
     def __init__(self, caller_of: Callable[[Any], Hashable]) -> None:
         self._caller_of = caller_of
         self._general = FairPool(THREADS, THREADS // 2, THREADS // 2)
-        self._sessions, self._reviews = _pool(SESSION_THREADS), _pool(REVIEW_THREADS)
+        self._sessions, self._reviews = _create_pool(SESSION_THREADS), _create_pool(REVIEW_THREADS)
         self._late = ThreadPoolExecutor(LATE_THREADS)
         self._computing = FairPool(COMPUTING_THREADS, COMPUTING_THREADS, COMPUTING_THREADS)
         self._health = FairPool(1, 1, 1)
@@ -148,8 +148,8 @@ class Lanes:
         return self._waits.get()
 
 
-def _pool(threads: int) -> FairPool:
-    """Return a pool in which a caller gets half of the threads, or three quarters while nobody else waits."""
+def _create_pool(threads: int) -> FairPool:
+    """Create a pool in which a caller gets half of the threads, or three quarters while no other caller waits."""
     return FairPool(threads, threads // 2, threads - max(1, threads // 4))
 
 

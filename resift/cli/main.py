@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from resift.cli.failures import Resift
+from resift.cli.failures import ResiftGroup
 from resift.version import __version__
 
 _COMMANDS = {
@@ -32,7 +32,7 @@ _COMMANDS = {
 _FIRST = ("demo", "index", "search", "mark", "serve", "install", "attach", "detach", "doctor", "guard")
 
 
-class _Main(Resift):
+class _Main(ResiftGroup):
     """The group of all ``resift`` commands. Its help lists ten commands, or all with ``--help-all``."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -65,8 +65,8 @@ def _help_all(context: click.Context, parameter: click.Parameter, value: bool) -
 
 @click.group(
     cls=_Main,
-    lazy=_COMMANDS,
-    group="resift.commands",
+    locations=_COMMANDS,
+    entry_point_group="resift.commands",
     epilog="Example: resift index corpus.jsonl --index news && resift search news 'bush fire'\n\n"
     "resift --help-all shows all commands.",
 )

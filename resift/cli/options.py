@@ -104,7 +104,7 @@ engine_option = service_option(
 )
 
 
-def _chosen_store(context: click.Context, parameter: click.Parameter, value: str) -> str:
+def _store_address(context: click.Context, parameter: click.Parameter, value: str) -> str:
     """Return the address of the session store for the option ``--store`` (click option callback).
 
     Args:
@@ -121,7 +121,7 @@ def _chosen_store(context: click.Context, parameter: click.Parameter, value: str
 store_option = service_option(
     "store",
     metavar="URL|FILE",
-    callback=_chosen_store,
+    callback=_store_address,
     show_default=f"the embedded engine's file, {SESSIONS_FILE} for a cluster",
 )
 

@@ -43,20 +43,20 @@ def review(review: str, index: str | None, topic: str, format_: str | None, engi
         if format_ is not None:
             click.echo(opened_review.export(format_), nl=False)
             return
-        _read(opened_review, getpass.getuser())
+        _judge_documents(opened_review, getpass.getuser())
 
 
-def _read(review: Review, by: str) -> None:
-    click.echo(_describe(review.progress()))
+def _judge_documents(review: Review, by: str) -> None:
+    click.echo(_describe_progress(review.progress()))
     while batch := review.next(1, by):
         _show(review, batch[0])
-        while (key := _key()) not in ("y", "n", "u", "q"):
+        while (key := _read_key()) not in ("y", "n", "u", "q"):
             pass
         if key == "q":
             return
         relevant, irrelevant = (batch, ()) if key == "y" else ((), batch)
         try:
-            click.echo(_describe(review.undo(by) if key == "u" else review.judge(relevant, irrelevant, by)))
+            click.echo(_describe_progress(review.undo(by) if key == "u" else review.judge(relevant, irrelevant, by)))
         except BadInput as error:  # nothing to undo
             click.echo(error.message)
     progress = review.progress()
@@ -64,7 +64,7 @@ def _read(review: Review, by: str) -> None:
     click.echo("All documents are read." if is_finished else "The remaining documents are assigned to others.")
 
 
-def _key() -> str:
+def _read_key() -> str:
     """Wait until the user presses a key, and return its character in lower case.
 
     Without a terminal, read a line from standard input and return its first character.
@@ -85,8 +85,8 @@ def _show(review: Review, id: str) -> None:
         click.echo(f"[{id}] ranked for: {', '.join(words)}")
 
 
-def _describe(progress: Progress) -> str:
-    """Return a line of text such as "12 of 340 read, 5 relevant", with an estimate of the recall."""
+def _describe_progress(progress: Progress) -> str:
+    """Return the progress of a review as text, such as "12 of 340 read, 5 relevant", with an estimate of the recall."""
     counts = f"{progress.read} of {progress.total} read, {progress.relevant} relevant"
     if progress.may_stop:
         return f"{counts}; you may stop: recall of {progress.target:.0%} reached with 95 % confidence"

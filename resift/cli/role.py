@@ -14,7 +14,7 @@ ROLES = ("install", "attach", "vectors", "serve")
 _INDEX_PATTERN = re.compile(r"[^\s,\"\\/?<>|]+")
 
 
-def role(name: str, indices: list[str], sessions: str, ubi: list[str]) -> dict[str, object]:
+def role_definition(name: str, indices: list[str], sessions: str, ubi: list[str]) -> dict[str, object]:
     """Return the permissions that Resift needs, as a JSON object.
 
     For most roles, this is a role definition of OpenSearch's security plugin: the body of ``PUT
@@ -63,4 +63,4 @@ def role_command(name: str, indices: str) -> None:
         if invalid:
             message = f"{source} contains {invalid[0]!r}, which is not the name or pattern of an index"
             raise BadInput(message, value=invalid[0], expected="names or patterns of indices")
-    click.echo(json.dumps(role(name, patterns, settings.session_index, ubi), indent=2, ensure_ascii=False))
+    click.echo(json.dumps(role_definition(name, patterns, settings.session_index, ubi), indent=2, ensure_ascii=False))

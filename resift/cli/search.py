@@ -209,16 +209,16 @@ def _print_hits(hits: library.Hits, fields: Sequence[str]) -> None:
         padding = " " * (widest - display_width(id))
         begin = f"{rank:3}. {hit.rounded_score:>6}  {id}{padding}  "
         click.echo(f"{begin}{truncate(_display_text(hit, fields), width - display_width(begin))}".rstrip())
-        if reason := _reason(hit):
+        if reason := _reason_for_move(hit):
             click.echo(" " * display_width(begin) + truncate(reason, width - display_width(begin)))
     if hits.total is not None and hits.total > len(hits):
         click.echo(f"{len(hits)} of {hits.total} hits; --size shows more", err=True)
 
 
-def _reason(hit: library.Hit) -> str:
-    """Return a short text that says why the session moved a hit up or down, for example "▲ 3 more like “Bush fires”".
+def _reason_for_move(hit: library.Hit) -> str:
+    """Return a short text that says why the marks of a session moved a hit, such as "▲ 3 more like “Bush fires”".
 
-    The result is empty if the session did not move the hit.
+    In the example, the hit moved up by 3 ranks. The result is empty if no mark moved the hit.
     """
     if (because := hit.because) is None:
         return ""

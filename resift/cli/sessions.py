@@ -114,7 +114,7 @@ def export(client: str, engine: str, store: str) -> None:
         session = Sessions(session_store).peek(client) if is_session_id(client) else None
         documents = log.client_documents(client)
     is_empty = session is None and not any(documents.values())
-    click.echo(f"{'nothing about' if is_empty else 'data of'} {client} in {_locations(engine, store)}", err=True)
+    click.echo(f"{'nothing about' if is_empty else 'data of'} {client} in {_describe_storage(engine, store)}", err=True)
     data = {"client": client, "session": asdict(session) if session else None, **documents}
     click.echo(json.dumps(data, ensure_ascii=False, indent=2))
 
@@ -132,7 +132,7 @@ def forget(client: str, engine: str, store: str, yes: bool) -> None:
     exit status is 3 if nothing is stored about the person, or if another process prevented that the file was written
     anew.
     """
-    location = _locations(engine, store)
+    location = _describe_storage(engine, store)
     with session_store_at(store) as session_store, ubi_log_at(engine, store) as log:
         sessions = int(is_session_id(client) and session_store.read(client) is not None)
         logged = sum(map(len, log.client_documents(client).values()))
@@ -146,7 +146,7 @@ def forget(client: str, engine: str, store: str, yes: bool) -> None:
         _erase(session_store, store)
 
 
-def _locations(engine: str, store: str) -> str:
+def _describe_storage(engine: str, store: str) -> str:
     """Return the addresses of the session store and of the UBI log as text.
 
     Args:
@@ -158,9 +158,9 @@ def _locations(engine: str, store: str) -> str:
 
 
 def _erase(session_store: SessionStore, store: str) -> None:
-    """Remove the remains of deleted data from the files of a session store.
+    """Remove deleted data that is still in the files of a session store.
 
-    If this is impossible, print a message, and exit with status 3.
+    If this is impossible, the function prints a message, and ends the command with status 3.
 
     Args:
         session_store: The open session store.

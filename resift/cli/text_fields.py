@@ -35,7 +35,7 @@ def choose_fields(files: Files, fields: Fields | None, index: str | None = None)
             user named.
         Failure: If the first documents have no text in any of the fields of an existing index. The exit status is 3.
     """
-    documents, records = _first(files)
+    documents, records = _first_documents(files)
     if fields is None:
         fields = guess_fields(documents)
         click.echo(f"text fields: {', '.join(fields)} (guessed from the first documents; see --fields)", err=True)
@@ -56,11 +56,11 @@ def choose_fields(files: Files, fields: Fields | None, index: str | None = None)
     return fields, records
 
 
-def _first(files: Files) -> tuple[list[Source], Records]:
-    """Read the first 200 records of some files, and return the documents in them.
+def _first_documents(files: Files) -> tuple[list[Source], Records]:
+    """Read the first 200 records of some files.
 
     Returns:
-        The documents, and an iterator that yields all records of the files from the beginning.
+        The documents among these records, and an iterator that yields all records of the files from the beginning.
 
     Raises:
         BadInput: If there are no documents among the first records.

@@ -88,7 +88,7 @@ def corpus_file(demo: Demo = PASSAGES) -> str:
     Args:
         demo: The demonstration.
     """
-    return _path(demo.documents)
+    return _data_path(demo.documents)
 
 
 def load_questions(demo: Demo = PASSAGES) -> list[Question]:
@@ -102,7 +102,7 @@ def load_questions(demo: Demo = PASSAGES) -> list[Question]:
         asked.
     """
     questions, opening, conversation = [], "", None
-    for record in Files([_path(demo.questions)]):
+    for record in Files([_data_path(demo.questions)]):
         assert isinstance(record, Record)
         turn = record.source
         if turn["conversation"] != conversation:
@@ -112,7 +112,7 @@ def load_questions(demo: Demo = PASSAGES) -> list[Question]:
     return questions
 
 
-def _path(name: str) -> str:
+def _data_path(name: str) -> str:
     return str(files("resift") / "data" / "demo" / name)
 
 
@@ -134,8 +134,8 @@ class Rankings:
     learned: dict[str, Any]
 
     @classmethod
-    def ask(cls, index: Index, question: Question, session: str) -> Rankings | None:
-        """Search for a question, mark the relevant documents among the first hits, and search again.
+    def search_and_mark(cls, index: Index, question: Question, session: str) -> Rankings | None:
+        """Search for a question, mark the relevant documents among the first six hits, and search again.
 
         For comparison, a third search ranks by BM25 only.
 
@@ -145,8 +145,8 @@ class Rankings:
             session: The id of the session in which documents are marked.
 
         Returns:
-            The hits of the searches. The result is None if marks cannot improve the search, because the first hits
-            contain no relevant document or all relevant documents.
+            The hits of the three searches. None if the first six hits contain no relevant document, or all of them, so
+            that marks cannot improve the search.
         """
         size = _READ + _COUNTED  # at least _COUNTED hits remain without the marked hits
         demo_session = index.session(session)
@@ -159,7 +159,7 @@ class Rankings:
         return cls(question, (plain, first, demo_session.search(question.text, size)), marked, learned)
 
     @property
-    def unread(self) -> list[list[Hit]]:
+    def unmarked_hits(self) -> list[list[Hit]]:
         """For each search in :attr:`hits`, the hits without the documents that were marked relevant.
 
         After they are marked, these documents move to the top of the ranking. Readers already know them, so a fair
@@ -169,13 +169,15 @@ class Rankings:
         return [[hit for hit in hits if hit.id not in known] for hits in self.hits]
 
     @property
-    def ranks(self) -> list[list[int]]:
+    def relevant_ranks(self) -> list[list[int]]:
         """For each search in :attr:`hits`, the ranks of the relevant documents among the first ten hits.
 
-        Hits that were marked relevant are left out before counting, as in :attr:`unread`.
+        Hits that were marked relevant are left out before counting, as in :attr:`unmarked_hits`.
         """
         relevant = self.question.relevant
-        return [[rank for rank, hit in enumerate(hits[:_COUNTED], 1) if hit.id in relevant] for hits in self.unread]
+        return [
+            [rank for rank, hit in enumerate(hits[:_COUNTED], 1) if hit.id in relevant] for hits in self.unmarked_hits
+        ]
 
     @property
     def gain(self) -> float:
@@ -184,11 +186,11 @@ class Rankings:
         Each ranking is measured by the sum of 1 / rank over the relevant documents that were not marked. The gain is
         the sum after marking minus the sum before. It is negative if the ranks become worse.
         """
-        _, before, after = (sum(1 / rank for rank in ranks) for ranks in self.ranks)
+        _, before, after = (sum(1 / rank for rank in ranks) for ranks in self.relevant_ranks)
         return after - before
 
 
-def play(index: Index, demo: Demo, say: Callable[[str], Any]) -> list[str]:
+def print_transcript(index: Index, demo: Demo, say: Callable[[str], Any]) -> list[str]:
     """Search for all questions of a demonstration, and print how marks change the rankings.
 
     Args:
@@ -202,7 +204,7 @@ def play(index: Index, demo: Demo, say: Callable[[str], Any]) -> list[str]:
     # The index's words are read in the background, and the transcript must not depend on when this happens.
     index.library.service.words.enabled = False
     questions = enumerate(load_questions(demo))
-    answers = (Rankings.ask(index, question, f"demo-{number}") for number, question in questions)
+    answers = (Rankings.search_and_mark(index, question, f"demo-{number}") for number, question in questions)
     rankings = sorted(filter(None, answers), key=lambda ranking: -ranking.gain)
     best, worst = rankings[0], rankings[-1]
     say(f"✓: {demo.judged}")
@@ -210,28 +212,32 @@ def play(index: Index, demo: Demo, say: Callable[[str], Any]) -> list[str]:
     _show(title, best.hits[1], best.question.relevant, say)
     say(f"\n  a person marks these as relevant: {' '.join(str(best.hits[1].index(hit) + 1) for hit in best.marked)}")
     say(f"  the session now leans towards: {', '.join(best.learned.get('towards', []))}")
-    _show("the same search in this session, without the marked hits", best.unread[2], best.question.relevant, say)
+    _show(
+        "the same search in this session, without the marked hits", best.unmarked_hits[2], best.question.relevant, say
+    )
     for ranking, how in ((best, "gains most"), (worst, "loses most" if worst.gain < 0 else "gains least")):
         say(f'\nthe question that {how}: "{_cut(ranking.question.text, _TITLE)}"')
         say(f"ranks of the ✓ among the first {_COUNTED} hits, without the marked hits")
-        for name, ranks in zip(_RANKINGS, ranking.ranks, strict=True):
+        for name, ranks in zip(_RANKINGS, ranking.relevant_ranks, strict=True):
             say(f"  {name:<15} {' '.join(map(str, ranks)) or 'none'}")
     _summarize(rankings, say)
     return list(dict.fromkeys(ranking.question.text for ranking in rankings))[:3]
 
 
 def _summarize(rankings: Sequence[Rankings], say: Callable[[str], Any]) -> None:
-    """Print the average number of relevant hits over all questions, for each of the compared searches.
+    """Print the mean number of relevant hits per question, for each of the three searches in :attr:`Rankings.hits`.
 
-    :attr:`Rankings.hits` describes the searches. The last line counts the questions whose ranking is better, and those
-    whose ranking is worse, after a hit has been marked as relevant.
+    The last line counts the questions for which the relevant documents rank higher after marking than before, and the
+    questions for which they rank lower.
 
     Args:
         rankings: The hits for each question.
         say: A function that prints a line.
     """
     say(f"\nmean number of ✓ in these ten hits, over {len(rankings)} questions with a ✓ to mark and another ✓ to find")
-    for name, column in zip(_RANKINGS, zip(*(ranking.ranks for ranking in rankings), strict=True), strict=True):
+    for name, column in zip(
+        _RANKINGS, zip(*(ranking.relevant_ranks for ranking in rankings), strict=True), strict=True
+    ):
         say(f"  {name:<15} {sum(map(len, column)) / len(column):.1f}")
     gains, losses = (sum(ranking.gain * sign > 0 for ranking in rankings) for sign in (1, -1))
     say(f"  (the session raises the ✓ for {gains} questions, and lowers them for {losses})")

@@ -33,7 +33,7 @@ RETRIEVAL = ("ndcg@10", "map", "recall@1", "recall@3", "recall@5", "recall@10", 
 @click.group(
     "eval",
     cls=LazyGroup,
-    lazy={"word2doc": "resift_lab.commands.word2doc:eval_command"},
+    locations={"word2doc": "resift_lab.commands.word2doc:eval_command"},
     epilog="Example: resift eval retrieval DIR --hybrid --compare bm25",
 )
 def evaluate() -> None:

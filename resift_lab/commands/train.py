@@ -36,7 +36,9 @@ _COMMANDS = {
 }
 
 
-@click.group(cls=LazyGroup, lazy=_COMMANDS, epilog="Example: resift train self --corpus corpus.jsonl --out own-model")
+@click.group(
+    cls=LazyGroup, locations=_COMMANDS, epilog="Example: resift train self --corpus corpus.jsonl --out own-model"
+)
 def train() -> None:
     """Train encoders and rerankers on your own documents.
 

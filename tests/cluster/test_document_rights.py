@@ -14,7 +14,7 @@ from secured_node import EVERYTHING, PASSWORD, SecuredNode, authorization
 
 from resift import Model
 from resift.cli.main import main
-from resift.cli.role import role
+from resift.cli.role import role_definition
 from resift.contracts.documents import Document
 from resift.errors import EngineError, EngineUnavailable
 from resift.plugin.opensearch.engine import OpenSearchEngine
@@ -36,7 +36,7 @@ FIRE = {"match": {"text": "fire"}}
 
 def reading(*documents: str) -> dict[str, Any]:
     """Return a role that may search the index, or only the documents with some labels."""
-    block: dict[str, Any] = role("serve", [INDEX], "x", [])["index_permissions"][0]  # type: ignore[index]
+    block: dict[str, Any] = role_definition("serve", [INDEX], "x", [])["index_permissions"][0]  # type: ignore[index]
     limited = {"dls": json.dumps({"terms": {"label": documents}})} if documents else {}
     return {"cluster_permissions": ["indices:data/read/msearch"], "index_permissions": [{**block, **limited}]}
 
@@ -48,7 +48,7 @@ def node(secured_node: SecuredNode, packaged: Model) -> Iterator[SecuredNode]:
     bob, and the service called narrow, may only read public documents. finn may not read the field ``text`` and its
     vectors.
     """
-    wide = role("serve", [INDEX], "reading_sessions", ["reading_events", "reading_queries"])
+    wide = role_definition("serve", [INDEX], "reading_sessions", ["reading_events", "reading_queries"])
     narrow: dict[str, Any] = json.loads(json.dumps(wide))
     narrow["index_permissions"][0]["dls"] = json.dumps({"term": {"label": "public"}})
     finn = reading()

@@ -19,7 +19,7 @@ from service_app import post
 
 from resift import Model
 from resift.cli.main import main
-from resift.cli.role import role
+from resift.cli.role import role_definition
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
 INDEX = "news"
@@ -33,7 +33,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredNode]:
         readable = {"index_patterns": [INDEX], "allowed_actions": ["indices:data/read/search"]}
         node.grant(
             {
-                "attacher": role("attach", [INDEX], "sessions", []),
+                "attacher": role_definition("attach", [INDEX], "sessions", []),
                 "anna": {"cluster_permissions": [], "index_permissions": [readable]},
             }
         )

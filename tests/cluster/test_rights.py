@@ -21,7 +21,7 @@ from ubi_events import event, query
 
 from resift import Model
 from resift.cli.main import main
-from resift.cli.role import ROLES, role
+from resift.cli.role import ROLES, role_definition
 from resift.errors import EngineError
 from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.installation import Installation
@@ -184,7 +184,7 @@ def test_a_role_is_enough_and_each_right_is_needed_and_named(
 ) -> None:
     caplog.set_level(logging.WARNING, logger="resift")
     node = secured_node
-    body, users = role(name, INDICES, SESSIONS, UBI), {}
+    body, users = role_definition(name, INDICES, SESSIONS, UBI), {}
     every = ENVIRONMENT.get("RESIFT_TEST_RIGHTS") == "all"
     for place, (number, right) in enumerate(rights(body)):
         if every or place % 24 == 3:

@@ -26,7 +26,7 @@ from werkzeug.serving import make_server
 
 from resift import Model
 from resift.cli.main import main
-from resift.cli.role import role
+from resift.cli.role import role_definition
 from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.installation import Installation
 from resift.plugin.cluster.remote_model import RemoteModel
@@ -98,15 +98,15 @@ class Secured:
 
 def reading(asks_models: bool = True, **limits: Any) -> Body:
     """Return a role that may search the indices with some limits, and use models, as neural queries need."""
-    block: Body = role("serve", [INDEX, PUBLIC], "x", [])["index_permissions"][0]  # type: ignore[index]
+    block: Body = role_definition("serve", [INDEX, PUBLIC], "x", [])["index_permissions"][0]  # type: ignore[index]
     cluster = ["indices:data/read/msearch", *(["cluster:admin/opensearch/ml/predict"] if asks_models else [])]
     return {"cluster_permissions": cluster, "index_permissions": [{**block, **limits}]}
 
 
 ROLES: Body = {
-    "installer": role("install", [INDEX], SESSIONS, UBI),
-    "attacher": role("attach", [INDEX], SESSIONS, UBI),
-    "server": role("serve", [INDEX, PUBLIC], SESSIONS, UBI),
+    "installer": role_definition("install", [INDEX], SESSIONS, UBI),
+    "attacher": role_definition("attach", [INDEX], SESSIONS, UBI),
+    "server": role_definition("serve", [INDEX, PUBLIC], SESSIONS, UBI),
     "anna": reading(),
     "bob": reading(dls=json.dumps({"term": {"label": "public"}})),
     "carol": reading(fls=["~embedding"]),
