@@ -8,6 +8,9 @@ queries. So the clauses of the query are changed where they are:
 
 The clauses are filtered, combined and normalised as before.
 
+Searches for words that OpenSearch cannot rescore, such as a scroll, get their expansion words in the same way, if the
+index has no vectors of Resift. See :func:`resift.rewriting.rewrite.rewrite`.
+
 :func:`rewrite_in_place` is the entry point. :class:`_ClauseRewriter` changes the clauses.
 """
 

@@ -3,7 +3,7 @@
 :func:`rewrite_rescored` is the entry point. There are two cases:
 
 1. OpenSearch cannot rescore the search (``sort``, ``collapse``, ``search_after``, a scroll): the expansion words are
-   added to the query itself.
+   added to the query itself. Without vectors, :mod:`resift.rewriting.in_place` handles most of these searches.
 2. All other searches: the query may be widened, and rescore stages add the other expansion words. If the index has
    vectors, a further stage multiplies the scores by the similarity.
 
@@ -181,8 +181,12 @@ class _Rewriter:
     def with_words_in_query(self, is_ranked: bool) -> Body | None:
         """Build the search body for a search that OpenSearch cannot rescore.
 
-        Expansion words (words learned from relevant documents) are added to the query itself. With the option
+        Expansion words (words learned from relevant documents) are added beside the whole query. With the option
         ``judged="hide"``, the judged documents are excluded.
+
+        This method handles indices with vectors of Resift, queries that may be widened or have no text clause, and
+        searches to which only hidden documents matter. Other searches for words get their words in each text clause, by
+        :func:`resift.rewriting.in_place.rewrite_in_place`.
 
         Args:
             is_ranked: Whether hits are ranked by their scores. If not, expansion words would have no effect, so they

@@ -62,6 +62,11 @@ def _puts_words_in_query(query: Query, knowledge: Knowledge, options: Options) -
     - The query has text clauses.
     - Nothing but expansion words has to be added.
 
+    Then :func:`resift.rewriting.in_place.rewrite_in_place` adds the words to each text clause, with the fields of that
+    clause. Other searches that OpenSearch cannot rescore get their words from :mod:`resift.rewriting.rescored`, beside
+    the whole query. For example, an index has vectors of Resift: there the words are searched in all text fields, also
+    if the query has no text clause.
+
     Args:
         query: The parsed search body.
         knowledge: The knowledge about the search, which includes the expansion words.
