@@ -9,6 +9,8 @@ from concurrent.futures import Future, wait
 from contextvars import copy_context
 from queue import SimpleQueue
 
+from resift.errors import ResiftError
+
 log = logging.getLogger(__name__)
 THREADS = 2
 MAX_AWAITED = 2 * THREADS
@@ -116,8 +118,12 @@ class Loader:
         try:
             work()
         except Exception as error:
-            log.info("nothing was loaded: %s", error)
             failure = error
+            # Nobody may wait for the call, so an error that is not raised on purpose is logged with its traceback.
+            if isinstance(error, ResiftError):
+                log.info("nothing was loaded: %s", error)
+            else:
+                log.exception("Loading failed")
         with self._lock:
             del self._pending[key]
         if failure is None:

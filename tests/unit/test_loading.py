@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from resift.errors import EngineUnavailable
 from resift.sessions.loading import MAX_AWAITED, Loader
 
 
@@ -31,6 +32,22 @@ def test_errors_of_the_work_are_raised() -> None:
     with pytest.raises(ZeroDivisionError):
         loader.load("a", lambda: 1 / 0, seconds=60)
     assert loader.load("a", list, seconds=60)
+
+
+@pytest.mark.parametrize(("error", "level"), [(EngineUnavailable("no node answers"), "INFO"), (KeyError("x"), "ERROR")])
+def test_errors_of_work_that_nobody_waits_for_are_logged(
+    error: Exception, level: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def work() -> None:
+        raise error
+
+    with caplog.at_level("INFO"):
+        future = started().submit("a", work)
+        assert future is not None
+        assert future.exception(60) is error
+    (record,) = caplog.records
+    assert record.levelname == level
+    assert (record.exc_info is not None) == (level == "ERROR")
 
 
 def test_a_time_limit_that_the_work_exceeded_is_an_error() -> None:
