@@ -30,7 +30,6 @@ from speed_timing import Spread, free_cores, processor_seconds, rates, ratio, se
 from resift import Model, load_model
 from resift.feedback.mask import learn_mask
 from resift.vectors.compiled import load_loops
-from resift.vectors.table import LOOPS_MODULE
 
 QUERY = "fire of the army in sydney"
 
@@ -85,7 +84,7 @@ Rows = Iterator[Row]
 def warm_up(model: Model, texts: Sequence[str]) -> None:
     """Load the compiled loops before measuring. Print a message if they are not available."""
     model.encode([*texts[:500]])
-    if load_loops(LOOPS_MODULE) is None:
+    if load_loops() is None:
         print("compiled loops are not available: Resift uses NumPy")
 
 

@@ -46,7 +46,7 @@ from resift.text import tokenize
 from resift.vectors.compiled import loops_for_texts
 from resift.vectors.folder import content_hash, write_folder
 from resift.vectors.similarity import SIMILARITIES, unit_rows
-from resift.vectors.table import LOOPS_MODULE, WordVectors
+from resift.vectors.table import WordVectors
 from resift.vectors.weights import DEFAULT_ALPHA, Alphas
 
 MODEL_FILE = "model.json"
@@ -344,7 +344,7 @@ class Model:
         starts = self.segment_starts(offsets)
         pooled = np.empty((len(starts) - 1, self.table.dim), np.float32)
         if self.pool == "mean":
-            loops = loops_for_texts(texts, LOOPS_MODULE)
+            loops = loops_for_texts(texts)
             mean = pool_mean if loops is None else loops.pool_mean
             mean(ids, starts, self._matrix, self._factors, self._divisors, pooled)
         else:

@@ -9,10 +9,12 @@ results.
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+log = logging.getLogger(__name__)
 MIN_CHARACTERS = 32_768
 """Minimum total length of texts for which compiled loops are loaded."""
 
@@ -33,30 +35,29 @@ def compiled(function: Any) -> Any:
     return njit(cache=True, nogil=True, fastmath={"contract"})(function)
 
 
-def loops_for_texts(texts: Sequence[str], module: str) -> Any:
-    """Load a module of compiled functions if the given texts are long enough to benefit from compiled code.
+def loops_for_texts(texts: Sequence[str]) -> Any:
+    """Load the compiled loops if the given texts are long enough to benefit from compiled code.
 
     Args:
         texts: The texts to process. They must have at least MIN_CHARACTERS characters in total.
-        module: The full name of the module.
 
     Returns:
-        The module, or None if the texts are too short or the module cannot be loaded.
+        The module :mod:`resift.vectors.kernels`, or None if the texts are too short or the module cannot be loaded.
     """
-    return load_loops(module) if sum(map(len, texts)) >= MIN_CHARACTERS else None
+    return load_loops() if sum(map(len, texts)) >= MIN_CHARACTERS else None
 
 
 @cache
-def load_loops(module: str) -> Any:
-    """Import a module of compiled functions.
-
-    Args:
-        module: The full name of the module.
+def load_loops() -> Any:
+    """Import the module :mod:`resift.vectors.kernels`, which contains the compiled loops.
 
     Returns:
-        The module, or None if it cannot be loaded, for example because numba is not installed.
+        The module, or None if it cannot be loaded. The reason is logged once.
     """
     try:
-        return importlib.import_module(module)
-    except (ImportError, RuntimeError):
-        return None
+        return importlib.import_module("resift.vectors.kernels")
+    except ModuleNotFoundError as error:
+        log.info("texts are encoded with NumPy: %s is not installed (extra `fast`)", error.name)
+    except (ImportError, RuntimeError) as error:
+        log.warning("texts are encoded with NumPy, because the compiled loops cannot be loaded: %s", error)
+    return None

@@ -32,9 +32,6 @@ from resift.text import tokenize
 from resift.vectors.compiled import load_loops, loops_for_texts
 from resift.vectors.folder import corrupt_model_errors, read_folder, write_folder
 
-LOOPS_MODULE = "resift.vectors.kernels"
-"""Name of the module of compiled loops."""
-
 
 class _RowIndex(dict[str, int]):
     """A dictionary from words to row numbers. It returns -1 for unknown words instead of raising a KeyError."""
@@ -124,7 +121,7 @@ class WordVectors:
             The row numbers for all texts in a single array, and the positions at which the texts start and end in this
             array, of shape (n_texts + 1,).
         """
-        if kernels := loops_for_texts(texts, LOOPS_MODULE):
+        if kernels := loops_for_texts(texts):
             compiled: tuple[NDArray[np.int32], NDArray[np.int64]] = kernels.word_ids(self._lookup, texts)
             return compiled
         tokens = [tokenize(text) for text in texts]
@@ -136,7 +133,7 @@ class WordVectors:
     @cached_property
     def _lookup(self) -> Any:
         """The hash table of the words, in which compiled code looks up the row numbers of words."""
-        return load_loops(LOOPS_MODULE).build_lookup(self.words)
+        return load_loops().build_lookup(self.words)
 
     @cached_property
     def unknown_weight(self) -> float:

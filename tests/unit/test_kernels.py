@@ -15,7 +15,6 @@ from resift import WordVectors
 from resift.text import tokenize
 from resift.vectors import compiled
 from resift.vectors.kernels import build_lookup, pool_mean, word_ids
-from resift.vectors.table import LOOPS_MODULE
 
 TEXTS = [
     "",
@@ -122,19 +121,31 @@ def test_word_vectors_use_compiled_loops_for_many_texts(
 ) -> None:
     monkeypatch.setattr(compiled, "MIN_CHARACTERS", min_characters)
     texts = ["Fire zzz BUSH", "", "the–fire"] * 5000
-    assert (compiled.loops_for_texts(texts, LOOPS_MODULE) is None) == (min_characters > 0)
+    assert (compiled.loops_for_texts(texts) is None) == (min_characters > 0)
     ids, offsets = vectors.ids(texts)
     assert (ids.tolist(), offsets.tolist()) == python_ids(vectors.words, texts)
 
 
-def test_numpy_is_used_without_numba_or_a_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = ["fire " * 10_000]
-    for module, fault in ((LOOPS_MODULE, ImportError("no numba")), ("none", RuntimeError("cannot cache"))):
-        compiled.load_loops.cache_clear()
+@pytest.mark.parametrize(
+    ("fault", "level"),
+    [
+        (ModuleNotFoundError("No module named 'numba'", name="numba"), "INFO"),
+        (ImportError("numba needs NumPy 2.3 or less"), "WARNING"),
+        (RuntimeError("cannot cache"), "WARNING"),
+    ],
+)
+def test_numpy_is_used_without_numba_or_a_cache_folder(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fault: Exception, level: str
+) -> None:
+    def fail(name: str) -> Any:
+        raise fault
 
-        def fail(name: str, fault: Exception = fault) -> Any:
-            raise fault
-
-        monkeypatch.setattr(compiled.importlib, "import_module", fail)
-        assert compiled.loops_for_texts(texts, module) is None
     compiled.load_loops.cache_clear()
+    monkeypatch.setattr(compiled.importlib, "import_module", fail)
+    with caplog.at_level("INFO"):
+        for _ in range(2):
+            assert compiled.loops_for_texts(["fire " * 10_000]) is None
+    compiled.load_loops.cache_clear()
+    (record,) = caplog.records
+    assert record.levelname == level
+    assert (getattr(fault, "name", None) or str(fault)) in record.getMessage()
