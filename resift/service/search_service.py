@@ -25,7 +25,15 @@ from resift.contracts.engine import Engine, Headers, failover_allowed
 from resift.encoders.dynamax import MAX_HITS, DynaMax
 from resift.encoders.late_interaction import LateInteraction
 from resift.encoders.model import Model
-from resift.errors import EngineUnavailable, IndexNotFound, IndexNotServed, ModelMismatch, NotFound, ResiftError
+from resift.errors import (
+    CorruptEngine,
+    EngineUnavailable,
+    IndexNotFound,
+    IndexNotServed,
+    ModelMismatch,
+    NotFound,
+    ResiftError,
+)
 from resift.feedback.explain import explain, title_of
 from resift.feedback.feedback import Feedback
 from resift.feedback.judgements import JudgedDocument, Judgement, Mark
@@ -372,7 +380,7 @@ class SearchService:
     def _rewritten_answer(self, parsed: ParsedSearch) -> Answer:
         """Rewrite a search, run it, and return the response.
 
-        If the rewriting fails, the original search is run instead.
+        If the rewriting or the rewritten search fails, the original search is run instead.
 
         Args:
             parsed: The search request and its parsed body.
@@ -383,18 +391,38 @@ class SearchService:
         by_words = search.method == "dynamax" and bool(options.text)
         try:
             rewritten = self.rewritten(info, query, options, search.headers, without_vectors=by_words)
+        except Exception as error:
+            return self._original_answer(parsed, error, "rewriting failed")
+        try:
             has_texts = "_none_" not in str(query.body.get("stored_fields", ""))
             reranking = self._dynamax_reranking(options, rewritten) if by_words else _late_reranking(late, rewritten)
             return self._answer(parsed, rewritten, reranking if rewritten.is_ranked and has_texts else None)
-        except ResiftError as error:
-            # The caller must learn what is wrong with the search. Other errors cost only the rewriting.
-            if error.status < 500 or error.code == "engine_unavailable":
-                raise
-            reason = error.message
         except Exception as error:
-            log.exception("Rewriting failed")
-            reason = f"rewriting failed: {type(error).__name__}"
-        result = self.engine.search(search.index, query.body, headers=search.headers)
+            return self._original_answer(parsed, error, "the rewritten search failed")
+
+    def _original_answer(self, parsed: ParsedSearch, error: Exception, message: str) -> Answer:
+        """Run the original search after an error, and return the response, which contains the reason.
+
+        Args:
+            parsed: The search request and its parsed body.
+            error: The error of the rewriting or of the rewritten search.
+            message: A description of what failed, for the log and the response. The response to an error that Resift
+                raised on purpose contains the message of that error instead.
+
+        Raises:
+            ResiftError: If the error says what is wrong with the search, or if the engine cannot be reached. Then
+                ``error`` is raised again. A damaged document of the embedded engine may only concern the session, so
+                this error is not raised again.
+        """
+        if isinstance(error, ResiftError):
+            is_unavailable = isinstance(error, EngineUnavailable) and not isinstance(error, CorruptEngine)
+            if error.status < 500 or is_unavailable:
+                raise error
+            reason = error.message
+        else:
+            log.error("%s", message, exc_info=error)
+            reason = f"{message}: {type(error).__name__}"
+        result = self.engine.search(parsed.search.index, parsed.query.body, headers=parsed.search.headers)
         return Answer(result, {"reranked": False, "outcome": Outcome.FAILED.code, "reason": reason})
 
     def rewrite_for_pipeline(

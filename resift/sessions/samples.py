@@ -15,7 +15,7 @@ import orjson
 from resift.cache import TtlCache, get_or_fetch
 from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine, Headers
-from resift.errors import ResiftError
+from resift.errors import CorruptEngine, EngineUnavailable, ResiftError
 from resift.feedback.feedback import Feedback
 from resift.feedback.ridge import Background
 from resift.query.dsl import PLAIN, Body
@@ -81,7 +81,8 @@ class Samples:
         try:
             return self._cache.get_or_load(key, lambda: self._drawn(info, headers, field))
         except ResiftError as error:
-            if error.code == "engine_unavailable":
+            # A damaged document costs only the comparison with random documents. The search may not need the document.
+            if isinstance(error, EngineUnavailable) and not isinstance(error, CorruptEngine):
                 raise
             log.warning("No random documents of index %r: %s", info.name, error.message)
             self._failures.put(key, True)

@@ -28,7 +28,7 @@ from service_app import plain as plain
 from resift import Model, WordVectors, build_model
 from resift.contracts.documents import Document, IndexInfo, SearchResult
 from resift.contracts.engine import Engine, Headers
-from resift.errors import EngineError
+from resift.errors import CorruptEngine, EngineError, EngineUnavailable, ResiftError
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.reranker import Config, create_app
@@ -340,11 +340,55 @@ def test_a_failing_model_leaves_the_engines_order(
         answer = post(client, "/v1/search", index=filled, query="fire forest", reasons=True)
     hits = engine.search(filled, {"query": {"match": {"text": "fire forest"}}}).hits
     assert ids(answer) == [hit["_id"] for hit in hits]
-    assert answer["resift"] == {"reranked": False, "outcome": "failed", "reason": "rewriting failed: RuntimeError"}
+    assert answer["resift"] == {
+        "reranked": False,
+        "outcome": "failed",
+        "reason": "the rewritten search failed: RuntimeError",
+    }
     with caplog.at_level(logging.CRITICAL):
         error = post(client, "/v1/rerank", 500, query="fire", documents=["x"])["error"]
     assert error["code"] == "internal_error"
     assert "out of order" not in json.dumps(error)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (RuntimeError("out of order"), "rewriting failed: RuntimeError"),
+        (CorruptEngine("document '1' is damaged"), "document '1' is damaged"),
+        (EngineError("the cluster is overloaded", status=503), "the cluster is overloaded"),
+    ],
+)
+def test_a_failing_rewriting_leaves_the_engines_order(
+    client: FlaskClient,
+    filled: str,
+    engine: Engine,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    reason: str,
+) -> None:
+    def fail(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(client.application.extensions["resift"].knowledge, "load", fail)
+    answer = post(client, "/v1/search", index=filled, query="fire forest")
+    hits = engine.search(filled, {"query": {"match": {"text": "fire forest"}}}).hits
+    assert ids(answer) == [hit["_id"] for hit in hits]
+    assert answer["resift"] == {"reranked": False, "outcome": "failed", "reason": reason}
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(EngineUnavailable("no node answers"), 503), (EngineError("the query is malformed", status=400), 400)],
+)
+def test_an_error_of_the_search_itself_is_the_answer(
+    client: FlaskClient, filled: str, monkeypatch: pytest.MonkeyPatch, error: ResiftError, status: int
+) -> None:
+    def fail(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(client.application.extensions["resift"].knowledge, "load", fail)
+    assert post(client, "/v1/search", status, index=filled, query="fire forest")["error"]["code"] == error.code
 
 
 def test_the_callers_credentials_are_passed_on(

@@ -12,7 +12,7 @@ from clock import Clock
 
 from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine
-from resift.errors import EngineError, EngineUnavailable, ResiftError
+from resift.errors import CorruptEngine, EngineError, EngineUnavailable, ResiftError
 from resift.feedback.feedback import Feedback
 from resift.sessions.samples import Samples, WordSelector
 
@@ -88,6 +88,14 @@ def test_an_engine_that_was_unavailable_is_asked_again_after_seconds(number: int
     engine.error = None
     clock.now += 11
     assert is_read()
+
+
+def test_only_an_engine_that_cannot_be_reached_prevents_a_search() -> None:
+    clock = Clock()
+    with pytest.raises(EngineUnavailable):
+        Samples(cast(Engine, FailingEngine(UNAVAILABLE)), clock).draw(INFO)
+    damaged = FailingEngine(CorruptEngine("document '1' is damaged"))
+    assert len(Samples(cast(Engine, damaged), clock).draw(INFO).vectors) == 0
 
 
 def test_a_failure_does_not_concern_other_indices() -> None:
