@@ -210,6 +210,11 @@ class Model:
         is_mean = self.pool == "mean" and self.similarity == "cosine"
         return is_mean and self.blocks == 1 and not self._changes_pooled
 
+    @property
+    def _can_encode_short(self) -> bool:
+        """Whether :meth:`_encode_short` computes the vectors of this model, which are means of word vectors."""
+        return self.is_plain_mean or (self.blocks > 1 and not self._changes_pooled)
+
     @cached_property
     def _changes_pooled(self) -> bool:
         """Whether segments, a mask or a head change the pooled word vectors of a text."""
@@ -300,8 +305,7 @@ class Model:
             characters, or if a mask, a head or segments change the mean of the word vectors.
         """
         # Gathering all rows of a long text at once would need about 1,000 times its memory.
-        is_mean = self.is_plain_mean or (self.blocks > 1 and not self._changes_pooled)
-        if not is_mean or not isinstance(text, str) or len(text) > _MAX_SHORT_TEXT:
+        if not self._can_encode_short or not isinstance(text, str) or len(text) > _MAX_SHORT_TEXT:
             return None
         rows = [row for row in map(self.table.index.__getitem__, tokenize(text)) if row >= 0]
         if not rows:

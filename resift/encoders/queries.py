@@ -70,6 +70,16 @@ class StaticQueries(Model):
         model.alpha, model.max_alpha = info["alpha"], info["max_alpha"]
         return model
 
+    @property
+    def is_plain_mean(self) -> bool:
+        """Whether a text's vector is just the mean of its word vectors, because the model has no centre to add."""
+        return self.centre is None
+
+    @property
+    def _can_encode_short(self) -> bool:
+        """True, because the centre is added to the mean of the word vectors."""
+        return True
+
     def _encode(self, texts: Sequence[str]) -> Floats:
         return self._add_centre(super()._encode(texts))
 

@@ -132,7 +132,7 @@ def plain_mean_table(model: Model) -> WordVectors:
     Raises:
         BadInput: If the model does not encode texts in this way.
     """
-    if not model.is_plain_mean or getattr(model, "centre", None) is not None:
+    if not model.is_plain_mean:
         message = f"the vectors of {model.name} are not means of word vectors"
         expected = "a model of kind mean"
         if model.blocks > 1:

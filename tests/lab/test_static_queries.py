@@ -148,6 +148,8 @@ def test_a_centre_is_added_to_the_direction_of_a_text(taught: StaticQueries) -> 
     one_by_one = np.array([taught.encode_one(text) for text in texts])
     np.testing.assert_allclose(one_by_one, expected, atol=1e-6)
     assert not expected[3:5].any()
+    assert taught._encode_short(texts[0]) is not None, "the centre needs no slower method"
+    assert not taught.is_plain_mean
     assert plain_mean_table(StaticQueries(taught.table, "t")) is taught.table
     with pytest.raises(BadInput, match="not means of word vectors"):
         plain_mean_table(taught)
