@@ -45,7 +45,9 @@ def self_command(
     """Adapt word vectors and their weights to your documents, without labels.
 
     The result is a model that averages word vectors or, with '--set codewords=K', a bag-of-embedded-words model (BoEW).
-    A higher '--set temperature=T' suits documents on broader subjects.
+    A higher '--set temperature=T' suits documents on broader subjects. For searches, '--set mixed=true' is better: half
+    of the dimensions then contain the original word vectors, as with 'resift index --adapt'. The commands
+    'resift train classes' and 'resift vectors export' do not accept such a model.
 
     Some documents are held out from training. They serve to evaluate the result, and to choose the weight of the
     vectors. The model is written only if searches with the adapted vectors rank these documents better than searches by

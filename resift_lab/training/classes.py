@@ -81,7 +81,8 @@ def train_classes(
         )
     if not encoder.is_plain_mean:
         message = f"model {encoder.name} does not average word vectors"
-        raise BadInput(message, value=encoder.name, expected="a model such as 'resift train self' writes")
+        expected = "a model such as 'resift train self' writes without mixed=true"
+        raise BadInput(message, value=encoder.name, expected=expected)
     options = options or ClassOptions()
     classes, shares = class_shares(labels)
     documents = _Documents(texts, shares.argmax(axis=1), len(classes), encoder)
