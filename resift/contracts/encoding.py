@@ -11,7 +11,7 @@ from resift.query.dsl import document_text
 
 
 def encode_documents(
-    model: Model, sources: Sequence[Mapping[str, Any]], fields: Sequence[str]
+    model: Model, sources: Sequence[Mapping[str, Any]], fields: Sequence[str], texts: Sequence[str] | None = None
 ) -> tuple[Floats, dict[int, str]]:
     """Encode documents as vectors.
 
@@ -22,13 +22,14 @@ def encode_documents(
         model: The embedding model, which encodes either texts or bags of vectors.
         sources: The ``_source`` of each of the n documents.
         fields: The names of the text fields.
+        texts: The text of each document (see :func:`resift.query.dsl.document_text`), if the caller has it already.
 
     Returns:
         The vectors, of shape (n, n_dimensions), and the reasons why documents cannot be encoded, by position. Only
         documents with malformed bags of vectors cannot be encoded.
     """
     if model.bags is None:
-        return model.encode([document_text(source, fields) for source in sources]), {}
+        return model.encode(texts or [document_text(source, fields) for source in sources]), {}
     vectors, faults = model.encode_bags([source.get(model.bags) for source in sources])
     return vectors, {position: f"field {model.bags!r}: {reason}" for position, reason in faults.items()}
 

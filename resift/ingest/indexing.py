@@ -129,7 +129,7 @@ class Indexer(BatchWriter):
         try:
             with self:
                 for batch in _batches(reading, fields, self._refuse, self.model.bags):
-                    if encoded := self._encode(batch, fields):
+                    if encoded := self._encode(*batch, fields):
                         self.put(encoded)
         except BaseException as error:
             self._refuse_open_records(error)
@@ -218,19 +218,19 @@ class Indexer(BatchWriter):
             if not is_stream(record.file):
                 return
 
-    def _encode(self, records: Sequence[Record], fields: Sequence[str]) -> Batch:
+    def _encode(self, records: Sequence[Record], texts: Sequence[str], fields: Sequence[str]) -> Batch:
         """Encode documents as vectors. Documents that cannot be encoded are refused.
 
         Args:
             records: The documents.
+            texts: The text of each document.
             fields: The names of the text fields.
 
         Returns:
             A tuple of the id, the document and its vector for each of the other documents.
         """
-        texts = [document_text(record.source, fields) for record in records]
         self.report.without_text += sum(not text.strip() for text in texts)
-        vectors, faults = encode_documents(self.model, [record.source for record in records], fields)
+        vectors, faults = encode_documents(self.model, [record.source for record in records], fields, texts)
         for position, reason in faults.items():
             self._refuse(records[position], 400, reason)
         encoded = enumerate(zip(records, vectors, strict=True))
@@ -302,8 +302,8 @@ def _batches(
     fields: Sequence[str],
     refuse: Callable[[Record, int, str], None],
     bags: str | None = None,
-) -> Iterator[list[Record]]:
-    """Group records into batches of at most :data:`BATCH` records.
+) -> Iterator[tuple[list[Record], list[str]]]:
+    """Group records into batches of at most :data:`BATCH` records, and build the text of each record.
 
     A batch also ends when its texts and bags of vectors reach about :data:`BATCH_BYTES` characters. If reading the
     records fails, the records that were read before are yielded as a last batch, and the exception is raised when the
@@ -315,27 +315,33 @@ def _batches(
         refuse: A function that is called if the text of a record cannot be computed. Its arguments are the record, an
             HTTP status and the reason.
         bags: The field with the bags of vectors, or None.
+
+    Yields:
+        The records of a batch, and the text of each record.
     """
     batch: list[Record] = []
+    texts: list[str] = []
     size = 0
     try:
         for record in records:
             try:
-                size += len(document_text(record.source, fields))
-                size += _NUMBER_BYTES * _count_numbers(record.source.get(bags) if bags else None)
+                text = document_text(record.source, fields)
+                numbers = _count_numbers(record.source.get(bags) if bags else None)
             except UNSERIALIZABLE as error:
                 refuse(record, 400, f"{type(error).__name__}: {error}")
                 continue
             batch.append(record)
+            texts.append(text)
+            size += len(text) + _NUMBER_BYTES * numbers
             if len(batch) == BATCH or size >= BATCH_BYTES:
-                yield batch
-                batch, size = [], 0
+                yield batch, texts
+                batch, texts, size = [], [], 0
     except Exception:
         if batch:
-            yield batch
+            yield batch, texts
         raise
     if batch:
-        yield batch
+        yield batch, texts
 
 
 def _count_numbers(bag: Any) -> int:

@@ -111,6 +111,8 @@ def values_of(source: Any, name: str) -> Iterator[Any]:
     elif isinstance(source, Mapping):
         if name in source:
             yield from values_of(source[name], "")
+        if "." not in name:
+            return
         for position, character in enumerate(name):  # {"a.b": 1} and {"a": {"b": 1}} are the same to OpenSearch
             if character == "." and name[:position] in source:
                 yield from values_of(source[name[:position]], name[position + 1 :])
