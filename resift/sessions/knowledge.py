@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Collection, Hashable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -72,22 +72,34 @@ class EncodedQuery(NamedTuple):
     similarity: str
 
 
-def _session_key(
-    info: IndexInfo, options: Options, judgements: Sequence[Judgement], needs: Needs, headers: Headers
-) -> Hashable:
-    """Return a key that identifies the data that a search in a session needs.
+@dataclass(frozen=True)
+class _SessionSearch:
+    """A search in a session, and what it needs.
 
-    :class:`KnowledgeLoader` uses the key to remember that the data is already in its caches.
-
-    Args:
-        info: The description of the searched index. The key depends on its name.
-        options: The options of the search. The key depends on the feedback method.
-        judgements: The judgements in the session. The key depends on the judged documents.
-        needs: The fields whose vectors, tokens or texts the search needs.
-        headers: The caller's HTTP headers.
+    Attributes:
+        info: The names, fields and settings of the searched index.
+        options: The options of the search: its text, its session and its user.
+        needs: The fields whose vectors, tokens or texts the search needs, and the query texts that must be encoded.
+        headers: The caller's HTTP headers, or None.
     """
-    documents = hash(tuple((judgement.index, judgement.document) for judgement in judgements))
-    return info.name, str(headers), documents, needs.fields, needs.text_fields, options.feedback
+
+    info: IndexInfo
+    options: Options
+    needs: Needs
+    headers: Headers
+
+    def key(self, judgements: Sequence[Judgement]) -> Hashable:
+        """Return a key that identifies the data that the search needs.
+
+        :class:`KnowledgeLoader` uses the key to remember that the data is already in its caches. The key does not
+        depend on the text of the search.
+
+        Args:
+            judgements: The judgements in the session. The key depends on the judged documents.
+        """
+        documents = hash(tuple((judgement.index, judgement.document) for judgement in judgements))
+        needs, caller = self.needs, str(self.headers)
+        return self.info.name, caller, documents, needs.fields, needs.text_fields, self.options.feedback
 
 
 def scoped_feedback(
@@ -235,14 +247,15 @@ class KnowledgeLoader:
             BadInput: If the session id is malformed.
             ResiftError: If the engine failed.
         """
-        judgements, notes = self._judgements(info, options, headers)
+        search = _SessionSearch(info, options, needs, headers)
+        judgements, notes = self._judgements(search)
         if judgements and self.loader.is_running:
-            key = _session_key(info, options, judgements, needs, headers)
-            work = partial(self._fill_caches, key, info, options, needs, headers, judgements)
+            key = search.key(judgements)
+            work = partial(self._fill_caches, search, judgements)
             patience = _PATIENCE_OF_PIPELINES if options.through_cluster else _PATIENCE
             if self._loaded.get(key) is None and not self.loader.load(key, work, patience):
                 judgements, notes = [], [*notes, "the session is still being loaded"]
-        knowledge = self._knowledge(info, options, needs, headers, judgements)
+        knowledge = self._knowledge(search, judgements)
         return replace(knowledge, notes=[*notes, *knowledge.notes])
 
     def warm(self, info: IndexInfo, options: Options, needs: Needs, headers: Headers = None) -> None:
@@ -257,33 +270,29 @@ class KnowledgeLoader:
         Raises:
             ResiftError: If the engine failed.
         """
-        judgements, _ = self._judgements(info, options, headers)
+        search = _SessionSearch(info, options, needs, headers)
+        judgements, _ = self._judgements(search)
         if judgements:
-            key = _session_key(info, options, judgements, needs, headers)
-            self._fill_caches(key, info, options, needs, headers, judgements)
+            self._fill_caches(search, judgements)
 
-    def _fill_caches(self, key: Hashable, *arguments: Any) -> None:
+    def _fill_caches(self, search: _SessionSearch, judgements: Sequence[Judgement]) -> None:
         """Load the data about a session into the caches, and record that this was done.
 
         Args:
-            key: The key of the data, from :func:`_session_key`.
-            *arguments: The arguments of :meth:`_knowledge`.
+            search: A search in the session.
+            judgements: The relevance judgements of the session.
         """
-        self._knowledge(*arguments)
-        self._loaded.put(key, True)
+        self._knowledge(search, judgements)
+        self._loaded.put(search.key(judgements), True)
 
-    def _knowledge(
-        self, info: IndexInfo, options: Options, needs: Needs, headers: Headers, judgements: Sequence[Judgement]
-    ) -> Knowledge:
+    def _knowledge(self, search: _SessionSearch, judgements: Sequence[Judgement]) -> Knowledge:
         """Return the data with which a search is rewritten, such as the moved query vector and the expansion words.
 
         Args:
-            info: The names, fields and settings of the searched index.
-            options: The options of the search, which contain the query text.
-            needs: The fields whose vectors or tokens must be loaded, and the query texts that must be encoded.
-            headers: The caller's HTTP headers.
+            search: The search.
             judgements: The relevance judgements from which the data is derived.
         """
+        info, options, needs, headers = search.info, search.options, search.needs, search.headers
         documents = self.read(judgements, headers, needs.text_fields)
         text = options.text or ""
         query = EncodedQuery(text, self.model.encode_query(text), self.model.similarity)
@@ -304,18 +313,16 @@ class KnowledgeLoader:
         notes = [] if own_fields.vectors or own_fields.tokens else unreadable_note(documents)
         return replace(knowledge, missing_documents=max(0, missing), own_fields=own_fields, notes=notes)
 
-    def _judgements(self, info: IndexInfo, options: Options, headers: Headers) -> tuple[list[Judgement], list[str]]:
+    def _judgements(self, search: _SessionSearch) -> tuple[list[Judgement], list[str]]:
         """Read the relevance judgements of a session, and the judgements derived from the clicks of its user.
 
         Args:
-            info: The names, fields and settings of the searched index.
-            options: The options of the search, which name the session and the user.
-            headers: The caller's HTTP headers.
+            search: The search, whose options name the session and the user.
 
         Returns:
             The judgements, at most one for each document, and warnings for the user about data that could not be read.
         """
-        notes: list[str] = []
+        options, notes = search.options, list[str]()
         stored = None
         try:
             if options.session is not None:
@@ -329,7 +336,7 @@ class KnowledgeLoader:
         # Events in the UBI log have no owner. With API keys, only the cluster and administrators may use them.
         if self.clicks and client and (options.through_cluster or self.sessions.caller().may_use(None)):
             try:
-                clicked = self.clicks.judgements(client, info.name, headers)
+                clicked = self.clicks.judgements(client, search.info.name, search.headers)
             except (EngineError, EngineUnavailable) as error:
                 log.warning("Searching without clicks: %s", error.message)
                 notes.append(f"clicks: {error.message}")
