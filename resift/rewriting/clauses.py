@@ -35,7 +35,7 @@ def bool_clause(
     return {"bool": {name: list(clauses) for name, clauses in parts.items() if clauses}}
 
 
-def named_bool(
+def marked_bool(
     must: Sequence[Body], should: Sequence[Body] = (), filter: Sequence[Any] = (), must_not: Sequence[Any] = ()
 ) -> Body:
     """Build a ``bool`` query that can be recognised as a query that Resift has rewritten.
@@ -171,10 +171,10 @@ def rescore_stages(body: Body, stages: Sequence[Body]) -> list[Body]:
     return [*(own_stages if isinstance(own_stages, list) else [own_stages]), *stages]
 
 
-def named_stages(stages: Sequence[Body]) -> list[Body]:
+def marked_stages(stages: Sequence[Body]) -> list[Body]:
     """Return a copy of rescore stages that marks the search as rewritten.
 
-    The query of the first stage is marked by :func:`named_bool`. Use this function for searches whose main query cannot
+    The query of the first stage is marked by :func:`marked_bool`. Use this function for searches whose main query cannot
     be marked.
 
     Args:
@@ -183,7 +183,7 @@ def named_stages(stages: Sequence[Body]) -> list[Body]:
     if not stages:
         return []
     first, *rest = stages
-    query = {**first["query"], "rescore_query": named_bool(must=[first["query"]["rescore_query"]])}
+    query = {**first["query"], "rescore_query": marked_bool(must=[first["query"]["rescore_query"]])}
     return [{**first, "query": query}, *rest]
 
 

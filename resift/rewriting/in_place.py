@@ -33,7 +33,7 @@ from resift.rewriting.clauses import (
     document_clauses,
     factor_clauses,
     highlight_of,
-    named_bool,
+    marked_bool,
     rescore_stages,
     scaled,
 )
@@ -83,7 +83,7 @@ def rewrite_in_place(query: Query, knowledge: Knowledge, options: Options) -> Re
         demoted = []
     if changed is query.root.raw and not demoted and not hidden:
         return _unchanged(query, knowledge, options, notes)
-    body = {**query.body, "query": _named(query, changed, hidden)}
+    body = {**query.body, "query": _marked(query, changed, hidden)}
     if demoted:
         body["rescore"] = rescore_stages(query.body, [demotion_stage(options.window_size, demoted)])
     if rewriter.has_added_words:
@@ -149,7 +149,7 @@ def _without_vectors(clause: Clause) -> Any:
     return clause.replace_scoring_clauses(_without_vectors)
 
 
-def _named(query: Query, changed: Body, hidden: list[Body]) -> Body:
+def _marked(query: Query, changed: Body, hidden: list[Body]) -> Body:
     """Mark a query as rewritten by Resift, and exclude hidden documents from its hits.
 
     The query is wrapped in a ``bool`` clause with a named filter, which is the mark. A ``hybrid`` query cannot be
@@ -169,13 +169,13 @@ def _named(query: Query, changed: Body, hidden: list[Body]) -> Body:
         return {kind: {field: {"_name": REWRITTEN_NAME, **options} for field, options in settings.items()}}
     hybrid = changed.get(HYBRID_KIND)
     if not isinstance(query.root, HybridClause) or hybrid is None:
-        return named_bool(must=[changed], must_not=hidden)
+        return marked_bool(must=[changed], must_not=hidden)
     queries, is_marked = [], False
     for clause, inner in zip(query.root.queries, hybrid["queries"], strict=True):
         if clause.has_unknown or (is_marked and not hidden):
             queries.append(inner)
         else:
-            wrap = bool_clause if is_marked else named_bool
+            wrap = bool_clause if is_marked else marked_bool
             queries.append(wrap(must=[inner], must_not=hidden))
             is_marked = True
     return {HYBRID_KIND: {**hybrid, "queries": queries}}

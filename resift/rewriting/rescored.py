@@ -27,8 +27,8 @@ from resift.rewriting.clauses import (
     document_clauses,
     factor_clauses,
     highlight_of,
-    named_bool,
-    named_stages,
+    marked_bool,
+    marked_stages,
     not_widened_marker,
     rescore_stage,
     rescore_stages,
@@ -205,7 +205,7 @@ class _Rewriter:
         if not words and not factors and not self._hidden:
             return None
         query = scaled(self._with_unmoved_scaled(self._raw) if words else self._raw, factors)
-        body = {**self._body, "query": named_bool(must=[query], should=words, must_not=self._hidden)}
+        body = {**self._body, "query": marked_bool(must=[query], should=words, must_not=self._hidden)}
         return body | highlight_of(self._body, self._highlighted)
 
     def with_stages(self) -> Body | None:
@@ -221,7 +221,7 @@ class _Rewriter:
         if not new_stages and not (self._hidden or self._knowledge.expansion_words or self._related_clauses):
             return None
         if not self.may_change_query:
-            stages = rescore_stages(self._body, named_stages(new_stages))
+            stages = rescore_stages(self._body, marked_stages(new_stages))
             return {**self._body, "rescore": stages} if new_stages else None
         body = {**self._body, "query": self._widened_query()}
         if self._highlighted is not self._raw:
@@ -241,18 +241,18 @@ class _Rewriter:
         wants to hide them.
         """
         if self._text_query is None:
-            return named_bool(must=[self._raw], must_not=self._hidden)
+            return marked_bool(must=[self._raw], must_not=self._hidden)
         words = self._without_judged(self._words[: self._widening_count])
         alternatives = [*self._related_clauses, *self._nearest(self._text_query)]
         if not self._knowledge.finds_enough:
             words, alternatives = [], [*alternatives, *words]
         if not words and not alternatives:
-            return named_bool(must=[self._raw], must_not=self._hidden)
+            return marked_bool(must=[self._raw], must_not=self._hidden)
         clause, conditions, excluded = self._text_query
         if alternatives:
             markers = [not_widened_marker(clause)] if self._related_clauses else []
             clause = {"bool": {"should": [clause, *alternatives, *markers], "minimum_should_match": 1}}
-        return named_bool(must=[clause], should=words, filter=conditions, must_not=[*excluded, *self._hidden])
+        return marked_bool(must=[clause], should=words, filter=conditions, must_not=[*excluded, *self._hidden])
 
     def _nearest(self, text_query: TextQuery) -> list[Body]:
         """Build the k-NN clause by which the widened query matches further documents.

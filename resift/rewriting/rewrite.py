@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from resift.query.body import Query
 from resift.query.dsl import Body
-from resift.rewriting.clauses import named_bool
+from resift.rewriting.clauses import marked_bool
 from resift.rewriting.in_place import rewrite_in_place
 from resift.rewriting.knowledge import Knowledge
 from resift.rewriting.obstacles import rescore_obstacle, rewrite_obstacle
@@ -79,8 +79,8 @@ def _puts_words_in_query(query: Query, knowledge: Knowledge, options: Options) -
     return query.is_sliced_scroll or rescore_obstacle(query, options.scroll) is not None
 
 
-def named_query(query: Query) -> Body:
-    """Wrap the query of a search body in a ``bool`` clause with a named filter.
+def marked_query(query: Query) -> Body:
+    """Mark the query of a search body as rewritten, by wrapping it in a ``bool`` clause with a named filter.
 
     The search pipeline of an index recognises the name of the filter, and does not rewrite the search again. The filter
     matches all documents, so hits and scores stay the same. A query that OpenSearch does not allow inside another
@@ -89,4 +89,4 @@ def named_query(query: Query) -> Body:
     Args:
         query: The parsed search body.
     """
-    return query.root.raw if query.must_stay_bare else named_bool(must=[query.root.raw])
+    return query.root.raw if query.must_stay_bare else marked_bool(must=[query.root.raw])

@@ -47,7 +47,7 @@ from resift.rewriting.knowledge import NO_NEEDS, Knowledge, Needs
 from resift.rewriting.moving import needs_of
 from resift.rewriting.options import Options, options_in
 from resift.rewriting.outcome import Outcome, Rewritten
-from resift.rewriting.rewrite import named_query, rewrite
+from resift.rewriting.rewrite import marked_query, rewrite
 from resift.service.answers import (
     Answer,
     ParsedSearch,
@@ -641,7 +641,7 @@ class SearchService:
             rewritten: The rewritten search.
             reranking: How the hits are reordered by their texts, or None.
         """
-        body = _named_if_unchanged(parsed.query, rewritten)
+        body = _marked_if_unchanged(parsed.query, rewritten)
         if reranking is None:
             return body
         return {**body, "from": 0, "size": max(reranking.window_size, body["from"] + body["size"])}
@@ -661,7 +661,7 @@ class SearchService:
         options = structs.replace(options_of(search, query), session=None, client=None)
         has_no_vector = rewritten.knowledge.vector is None
         before = self.rewritten(parsed.info, query, options, search.headers, without_vectors=has_no_vector)
-        body = _named_if_unchanged(query, before)
+        body = _marked_if_unchanged(query, before)
         # In place, there is no window. The scores of a ``hybrid`` query depend on the number of requested hits.
         window_size = 0 if rewritten.in_place else rewritten.options.window_size
         size = min(max(window_size, query.body["from"] + query.body["size"]), MAX_RESULTS)
@@ -731,17 +731,17 @@ class SearchService:
         }
 
 
-def _named_if_unchanged(query: Query, rewritten: Rewritten) -> Body:
-    """Return the body of a rewritten search, with a name if there was nothing to rewrite.
+def _marked_if_unchanged(query: Query, rewritten: Rewritten) -> Body:
+    """Return the body of a rewritten search, marked as rewritten if there was nothing to rewrite.
 
-    The name keeps a search pipeline of the index from rewriting the body once more.
+    The mark is a named clause. It keeps a search pipeline of the index from rewriting the body once more.
 
     Args:
         query: The parsed search body.
         rewritten: The rewritten search.
     """
     if rewritten.outcome is Outcome.NOTHING_TO_ADD and not rewritten.in_place:
-        return {**rewritten.body, "query": named_query(query)}
+        return {**rewritten.body, "query": marked_query(query)}
     return rewritten.body
 
 
