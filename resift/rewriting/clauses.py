@@ -174,8 +174,8 @@ def rescore_stages(body: Body, stages: Sequence[Body]) -> list[Body]:
 def marked_stages(stages: Sequence[Body]) -> list[Body]:
     """Return a copy of rescore stages that marks the search as rewritten.
 
-    The query of the first stage is marked by :func:`marked_bool`. Use this function for searches whose main query cannot
-    be marked.
+    The query of the first stage is marked by :func:`marked_bool`. Use this function for searches whose main query
+    cannot be marked.
 
     Args:
         stages: The rescore stages. If there are none, the result is empty.
