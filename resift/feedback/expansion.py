@@ -20,14 +20,13 @@ from collections.abc import ItemsView, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from resift.feedback.evidence import HALF_FOR_WORDS
+
 MAX_TERMS = 60
 """Maximum number of expansion words."""
 
 TERM_WEIGHTS = (4.0, 3.0)
 """Weights of the mean of the relevant and of the irrelevant documents."""
-
-HALF_EVIDENCE = 3.0
-"""Sum of judgement weights for which expansion words and similarity have half of their maximum weight."""
 
 CARRIED_TERMS = 8
 """Maximum number of expansion words from judgements that were made for other queries."""
@@ -120,7 +119,7 @@ def _word_weights(bags: Sequence[Bag], grades: NDArray[np.float64]) -> dict[str,
     for side_weight, sign in zip(TERM_WEIGHTS, (1, -1), strict=True):
         side = [(abs(grade), bag) for grade, bag in zip(grades.tolist(), bags, strict=False) if grade * sign > 0]
         # The mean times e / (3 + e) is the sum divided by 3 + e.
-        divisor = HALF_EVIDENCE + sum(grade for grade, _ in side)
+        divisor = HALF_FOR_WORDS + sum(grade for grade, _ in side)
         for grade, bag in side:
             factor = sign * side_weight * grade / divisor
             for word, value in bag.items():

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.feedback.expansion import HALF_EVIDENCE, Bag, PackedBag, carried_terms, expansion_terms
+from resift.feedback.evidence import HALF_FOR_WORDS, evidence_share
+from resift.feedback.expansion import Bag, PackedBag, carried_terms, expansion_terms
 from resift.feedback.judgements import JudgedDocument
 from resift.feedback.mask import learn_mask
 from resift.feedback.methods import DEFAULT_METHOD, METHODS, Method, resolve_method
@@ -214,7 +215,7 @@ class Feedback:
         """
         if self.for_query is not self:
             return self.for_query.adjusted_alpha(alpha, max_alpha, known, strength)
-        learned = self.evidence / (HALF_EVIDENCE + self.evidence)
+        learned = evidence_share(self.evidence, HALF_FOR_WORDS)
         # A weight of 0 that the search sets means that only the engine's score counts.
         is_fixed_zero = known is None and not alpha
         weight = 0.0 if is_fixed_zero else alpha + max(0.0, max_alpha - alpha) * learned

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
+from resift.feedback.evidence import HALF_FOR_VECTORS, evidence_share
 from resift.feedback.feedback import Feedback
 from resift.feedback.rocchio import rocchio_shift
 from resift.feedback.scope import MIN_BACKGROUND
@@ -24,25 +25,12 @@ from resift.vectors.similarity import unit_rows
 # number of standard deviations. For vectors that distinguish topics well, the difference is 2 to 5 deviations. For
 # plain means of word vectors, it is at most 2.
 _MIN_DEVIATIONS = 1.5
-_HALF_EVIDENCE = 0.6  # evidence with which the query vector is moved half of the way
 _BONUS_DEVIATIONS = 4.0
 MAX_ADDED_TOKENS = 64  # tokens that the query lacks
 _MIN_TOKEN_WEIGHT = 0.0001
 
 Tokens = Mapping[str, float]
 """A sparse vector: tokens with their weights."""
-
-
-def evidence_share(evidence: float, half: float = 1.0) -> float:
-    """Return how much a user's judgements influence a query, from 0 (not at all) to 1.
-
-    The influence is e / (h + e), so it grows with the number of judgements.
-
-    Args:
-        evidence: The total weight e of the judgements. An explicit mark has the weight 1.
-        half: The evidence h at which the influence is one half.
-    """
-    return evidence / (half + evidence)
 
 
 def blend_queries(query: NDArray[Any], transformed: NDArray[Any], share: float) -> Floats:
@@ -129,7 +117,7 @@ class FieldFeedback:
         Returns:
             A float32 array of shape (n_dimensions,), with the same Euclidean length as the query.
         """
-        share = distinction * evidence_share(self.feedback.evidence, _HALF_EVIDENCE)
+        share = distinction * evidence_share(self.feedback.evidence, HALF_FOR_VECTORS)
         return blend_queries(query, self.feedback.mask**2 * self.feedback.transform_query(query), share)
 
     def relevant_bonus(self, moved: NDArray[Any], distinction: float, space: str) -> float:

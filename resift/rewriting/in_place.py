@@ -19,7 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from resift.feedback.field_feedback import MAX_ADDED_TOKENS, evidence_share
+from resift.feedback.evidence import evidence_share
+from resift.feedback.field_feedback import MAX_ADDED_TOKENS
 from resift.query.body import Query
 from resift.query.clause_count import MAX_ENGINE_CLAUSES
 from resift.query.dsl import REWRITTEN_NAME, Body

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 from resift.arrays import Floats
 from resift.contracts.documents import VectorField
+from resift.feedback.evidence import evidence_share
 from resift.feedback.feedback import Feedback
-from resift.feedback.field_feedback import FieldFeedback, Tokens, evidence_share
+from resift.feedback.field_feedback import FieldFeedback, Tokens
 from resift.feedback.judgements import JudgedDocument
 from resift.query.clause_count import ClauseCounter, FieldTypes
 from resift.query.dsl import VECTOR_FIELD
@@ -189,7 +190,7 @@ class Knowledge:
         """A factor from 0 to 1 that reduces the scores of documents that seem irrelevant for this query.
 
         The factor is used when no vectors move these documents down. It is 1 minus
-        :func:`resift.feedback.field_feedback.evidence_share` of the total weight of the judgements, so it is smaller if
+        :func:`resift.feedback.evidence.evidence_share` of the total weight of the judgements, so it is smaller if
         there are more judgements.
         """
         return 1.0 - evidence_share(0.0 if self.feedback is None else self.feedback.for_query.evidence)
