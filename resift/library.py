@@ -252,7 +252,9 @@ class Index:
         total = len(documents) if isinstance(documents, Sized) else 0
         try:
             with progress_bar(f"adding to {self.name}") as show:
-                report = indexer.run(records, self.fields, progress=lambda done: show(done.indexed + done.dead, total))
+                report = indexer.run(
+                    records, self.fields, progress=lambda done: show(done.indexed + done.refused, total)
+                )
         except EngineUnavailable as error:
             again = "add the documents again when the engine is back"
             raise EngineUnavailable(error.message, value=error.value, expected=again) from error
@@ -261,10 +263,10 @@ class Index:
         added = Added(report.indexed, sorted(refusals.refused, key=lambda refusal: refusal.position))
         if not added.indexed:
             reason = "documents is empty, or a generator that was already consumed"
-            if report.dead:
-                reason = f"all {report.dead} were refused, the first for: {added.refused[0].reason}"
+            if report.refused:
+                reason = f"all {report.refused} were refused, the first for: {added.refused[0].reason}"
             warnings.warn(f"no document was indexed: {reason}", stacklevel=2)
-        elif report.without_text == report.indexed + report.dead:
+        elif report.without_text == report.indexed + report.refused:
             message = f"no document has text in {', '.join(self.fields)}: text queries cannot find the documents"
             warnings.warn(message, stacklevel=2)
         return added

@@ -172,7 +172,7 @@ def _exit_on_problems(report: Report, stop: Stop) -> None:
     if stop.signal is not None:
         click.echo(f"ended by {signal.Signals(stop.signal).name}; {_read_position(report)} and no further", err=True)
         sys.exit(128 + stop.signal)
-    if report.dead or (report.without_text and report.without_text == report.indexed):
+    if report.refused or (report.without_text and report.without_text == report.indexed):
         sys.exit(PROBLEMS_FOUND)
 
 
@@ -191,7 +191,7 @@ def _reporting_failures(indexer: Indexer) -> Iterator[None]:
         yield
     except BaseException:
         if report.last_read:
-            counts = f"{report.indexed} in the index, {report.dead} in {indexer.dead_letters.path}"
+            counts = f"{report.indexed} in the index, {report.refused} in {indexer.dead_letters.path}"
             click.echo(f"{_read_position(report)}: {counts}", err=True)
         raise
 
@@ -249,8 +249,8 @@ def _print_report(report: Report, index: str, fields: Sequence[str], refused: De
     values = {
         "index": index,
         "indexed": report.indexed,
-        "refused": report.dead,
-        "dead_letters": str(refused.path) if report.dead else None,
+        "refused": report.refused,
+        "dead_letters": str(refused.path) if report.refused else None,
         "without_text": report.without_text,
         "retries": report.retries,
         "fields": list(fields),
@@ -262,8 +262,8 @@ def _print_report(report: Report, index: str, fields: Sequence[str], refused: De
         names = ", ".join(fields)
         message = f"{report.without_text} documents have no text in {names}; lexical searches cannot find them"
         click.echo(f"warning: {message}", err=True)
-    if report.dead:
-        click.echo(f"{report.dead} refused: see {refused.path}", err=True)
+    if report.refused:
+        click.echo(f"{report.refused} refused: see {refused.path}", err=True)
 
 
 def _print_id_warnings(ids: Counter[str]) -> None:

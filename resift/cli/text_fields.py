@@ -9,7 +9,7 @@ import click
 
 from resift.cli.failures import PROBLEMS_FOUND, Failure
 from resift.errors import BadInput
-from resift.ingest.fields import guess_fields, sample, string_fields
+from resift.ingest.fields import guess_fields, read_sample, string_fields
 from resift.ingest.readers import BadLine, Files, Record
 from resift.query.dsl import document_text
 
@@ -65,7 +65,7 @@ def _first_documents(files: Files) -> tuple[list[Source], Records]:
     Raises:
         BadInput: If there are no documents among the first records.
     """
-    head, records = sample(files)
+    head, records = read_sample(files)
     documents = [record.source for record in head if isinstance(record, Record)]
     if not documents:
         raise no_documents(files, next((record for record in head if isinstance(record, BadLine)), None))

@@ -40,7 +40,7 @@ class DeadLetters:
         self.path = path
         self.failure: OSError | None = None
         self._file: TextIO | None = None
-        self._check()
+        self._check_writable()
 
     def add(self, record: Record | BadLine, status: int, reason: str, document: Any) -> None:
         """Write a refused document to the file, or to standard error if the file cannot be written.
@@ -54,14 +54,14 @@ class DeadLetters:
         entry = {"file": record.file, "line": record.line, "status": status, "reason": reason, "document": document}
         if self.failure is None:
             try:
-                self._write(_line(entry))
+                self._append(_encode_entry(entry))
                 return
             except OSError as error:
                 self.failure = error
         # Write ASCII, because the encoding of the terminal is unknown.
         sys.stderr.write(json.dumps(entry) + "\n")
 
-    def _write(self, line: bytes) -> None:
+    def _append(self, line: bytes) -> None:
         """Append a line to the file of refused documents. If the disk is full, no part of the line is written.
 
         Args:
@@ -71,7 +71,7 @@ class DeadLetters:
             OSError: If the line cannot be written.
         """
         if self._file is None:
-            self.path, self._file = _create(self.path)
+            self.path, self._file = _create_numbered_file(self.path)
         descriptor = self._file.fileno()
         end = os.fstat(descriptor).st_size
         try:
@@ -83,14 +83,16 @@ class DeadLetters:
             os.lseek(descriptor, end, os.SEEK_SET)
             raise
 
-    def _check(self) -> None:
-        """Check that the file can be created, so that a wrong path is reported before hours of indexing.
+    def _check_writable(self) -> None:
+        """Check that the file can be created.
+
+        A wrong path is thus reported at once, and not after hours of indexing.
 
         Raises:
             BadInput: If the file cannot be created.
         """
         try:
-            path, file = _create(self.path)
+            path, file = _create_numbered_file(self.path)
             file.close()
             path.unlink()
         except OSError as error:
@@ -119,7 +121,7 @@ class DeadLetters:
             ) from self.failure
 
 
-def _create(path: Path) -> tuple[Path, TextIO]:
+def _create_numbered_file(path: Path) -> tuple[Path, TextIO]:
     """Create a new file. If ``path`` already exists, insert a number into the file name.
 
     Args:
@@ -137,7 +139,7 @@ def _create(path: Path) -> tuple[Path, TextIO]:
             path = first.with_suffix(f".{number}{first.suffix}")
 
 
-def _line(entry: dict[str, Any]) -> bytes:
+def _encode_entry(entry: dict[str, Any]) -> bytes:
     """Encode an entry of the dead-letter file as a line of JSON."""
     try:
         return (json.dumps(entry, ensure_ascii=False) + "\n").encode()

@@ -33,14 +33,14 @@ _LONG_TEXT = 8  # from this length on, a text field may have many equal values
 _MAX_TITLE = 15  # maximum of a title
 
 
-def sample(records: Iterable[Record | BadLine]) -> tuple[list[Record | BadLine], Iterator[Record | BadLine]]:
-    """Read the first 200 records, and return them together with an iterator that still yields all records.
+def read_sample(records: Iterable[Record | BadLine]) -> tuple[list[Record | BadLine], Iterator[Record | BadLine]]:
+    """Read the first 200 records, so that they can be inspected before all records are processed.
 
     Args:
         records: The records. They are read only once, so they may come from a stream.
 
     Returns:
-        A list of the first records, and an iterator over all records, including the first.
+        A list of the first records, and an iterator that yields all records, including the first.
     """
     rest = iter(records)
     head = list(islice(rest, SAMPLE))
@@ -66,10 +66,10 @@ def guess_fields(documents: Sequence[Mapping[str, Any]]) -> list[str]:
     >>> guess_fields([{"sku": "A-17", "price": "4.50", "about": "A lamp of brass and glass.", "name": "Lamp"}])
     ['name', 'about']
     """
-    fields: dict[str, _Field] = {}
+    fields: dict[str, _FieldStatistics] = {}
     for document in documents:
         for name, value in _strings(document):
-            fields.setdefault(name, _Field(name)).add(value)
+            fields.setdefault(name, _FieldStatistics(name)).add(value)
     texts = [field for field in fields.values() if field.is_text()]
     selected = texts or [field for field in fields.values() if field.share_of_words >= 0.5]
     if not selected:
@@ -83,7 +83,7 @@ def guess_fields(documents: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def string_fields(documents: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the names of all fields that contain strings, in the order of their first occurrence."""
+    """Return the names of all fields that contain strings in at least one document, in order of first occurrence."""
     return list(dict.fromkeys(name for document in documents for name, _ in _strings(document)))
 
 
@@ -108,7 +108,7 @@ def _strings(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
 
 
 @dataclass
-class _Field:
+class _FieldStatistics:
     """Statistics about the string values of a field, to decide whether the field contains texts.
 
     Attributes:
@@ -117,7 +117,7 @@ class _Field:
         with_words: The number of values that contain words rather than addresses, numbers or codes.
         prose: The number of values that look like prose.
         words: The total number of words in all values.
-        different: The distinct values.
+        distinct: The distinct values.
     """
 
     name: str
@@ -125,7 +125,7 @@ class _Field:
     with_words: int = 0
     prose: int = 0
     words: float = 0.0
-    different: set[str] = field(default_factory=set)
+    distinct: set[str] = field(default_factory=set)
 
     def add(self, value: str) -> None:
         """Update the statistics with a value of the field.
@@ -144,7 +144,7 @@ class _Field:
         foreign = sum(character.isalpha() and not character.isascii() for character in value)
         self.prose += letters and not address and (len(value.split()) > 1 or foreign > 3)
         self.words += length
-        self.different.add(value)
+        self.distinct.add(value)
 
     @property
     def share_of_words(self) -> float:
@@ -153,12 +153,12 @@ class _Field:
 
     @property
     def rank(self) -> tuple[bool, bool, int]:
-        """The sort key of the field among the text fields.
+        """The sort key by which text fields are ordered.
 
         Fields with a typical name for a title come first, then fields that are as short as titles, then other fields.
         Within each group, nested fields come last.
         """
-        return not self._is_called(TITLES), self.words / self.values > _MAX_TITLE, self.name.count(".")
+        return not self._name_matches(TITLES), self.words / self.values > _MAX_TITLE, self.name.count(".")
 
     def is_text(self) -> bool:
         """Return whether the field contains texts, according to its name and its values."""
@@ -166,11 +166,11 @@ class _Field:
         if re.fullmatch(f"{TITLES}|{BODIES}", last):
             return self.share_of_words >= 0.5
         mean = self.words / self.values
-        varied = len(self.different) >= self.values / 2 or mean >= _LONG_TEXT
-        minimum = _MIN_WORDS_NAMED if self._is_called(f"{TITLES}|{BODIES}") else _MIN_WORDS
+        varied = len(self.distinct) >= self.values / 2 or mean >= _LONG_TEXT
+        minimum = _MIN_WORDS_NAMED if self._name_matches(f"{TITLES}|{BODIES}") else _MIN_WORDS
         return self.prose >= self.values / 2 and mean >= minimum and varied
 
-    def _is_called(self, names: str) -> bool:
-        """Return whether the last word of the field's name matches ``names``, a regular expression."""
+    def _name_matches(self, pattern: str) -> bool:
+        """Return whether the last word of the field's name matches a regular expression."""
         words = _WORDS_OF_NAME.findall(self.name)
-        return bool(words) and re.fullmatch(names, words[-1].lower()) is not None
+        return bool(words) and re.fullmatch(pattern, words[-1].lower()) is not None

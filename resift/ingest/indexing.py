@@ -18,7 +18,7 @@ from resift.errors import CorruptEngine, EngineError, EngineUnavailable, ResiftE
 from resift.ingest.dead_letters import DeadLetters
 from resift.ingest.readers import BadLine, Record, is_stream
 from resift.ingest.stopping import Stop
-from resift.ingest.writing import ATTEMPTS, UNSERIALIZABLE, Batch, BatchWriter, is_temporary, wait
+from resift.ingest.writing import ATTEMPTS, UNSERIALIZABLE, Batch, BatchWriter, is_temporary, wait_before_retry
 from resift.query.dsl import VECTOR_FIELD, document_text
 
 __all__ = ["DeadLetters", "Indexer", "Report"]
@@ -34,7 +34,7 @@ class Report:
 
     Attributes:
         indexed: The number of documents that the engine has indexed.
-        dead: The number of documents and invalid lines that were written to the dead-letter file.
+        refused: The number of documents and invalid lines that were written to the dead-letter file.
         without_text: The number of documents that have no text in the text fields. Lexical searches cannot find them.
         retries: The number of times that a batch of documents, or the rest of a batch, was sent again.
         seconds: The duration in seconds.
@@ -42,7 +42,7 @@ class Report:
     """
 
     indexed: int = 0
-    dead: int = 0
+    refused: int = 0
     without_text: int = 0
     retries: int = 0
     seconds: float = 0.0
@@ -125,7 +125,7 @@ class Indexer(BatchWriter):
             progress(self.report)
 
         self._after_batch = report_progress
-        reading = self._read(records)
+        reading = self._track_documents(records)
         try:
             with self:
                 for batch in _batches(reading, fields, self._refuse, self.model.bags):
@@ -156,7 +156,7 @@ class Indexer(BatchWriter):
             except EngineUnavailable:
                 if attempt == ATTEMPTS or self.stop.requested:
                     raise
-                wait(attempt, self._sleep)
+                wait_before_retry(attempt, self._sleep)
 
     def _open_index(self, fields: Sequence[str], analyzer: str) -> None:
         """Create the index, or check that an existing index has vectors of the model.
@@ -173,11 +173,11 @@ class Indexer(BatchWriter):
         except LookupError:
             self.engine.create(self.index, fields, self.model, analyzer)
 
-    def _read(self, records: Iterable[Record | BadLine]) -> Iterator[Record]:
-        """Yield all documents, and write invalid lines to the file of documents that cannot be indexed.
+    def _track_documents(self, records: Iterable[Record | BadLine]) -> Iterator[Record]:
+        """Yield all documents, and write invalid lines to the dead-letter file (the file of refused documents).
 
-        Each document is remembered until the engine has accepted or refused it, so that no document is lost after an
-        error.
+        Each document is remembered until the engine has accepted or refused it. After an error, the remembered
+        documents can be written to the file, so that none is lost.
 
         Args:
             records: The documents and the invalid lines, in the order of the files.
@@ -195,7 +195,7 @@ class Indexer(BatchWriter):
                 self.stop.requested = True
 
     def _refuse_open_records(self, error: BaseException) -> None:
-        """Write all documents that the engine has not confirmed to the file of refused documents, after an error.
+        """Write all documents that the engine has neither accepted nor refused to the dead-letter file, after an error.
 
         Args:
             error: The error. It is written to the file as the reason.
@@ -227,7 +227,7 @@ class Indexer(BatchWriter):
             fields: The names of the text fields.
 
         Returns:
-            A tuple of the id, the document and its vector for each of the other documents.
+            For each encoded document, a tuple of its id, its record, and its vector of shape (n_dimensions,).
         """
         self.report.without_text += sum(not text.strip() for text in texts)
         vectors, faults = encode_documents(self.model, [record.source for record in records], fields, texts)
@@ -294,7 +294,7 @@ class Indexer(BatchWriter):
         """
         with self._lock:
             self.dead_letters.add(record, status, reason, document)
-            self.report.dead += 1
+            self.report.refused += 1
 
 
 def _batches(
@@ -345,7 +345,7 @@ def _batches(
 
 
 def _count_numbers(bag: Any) -> int:
-    """Return about how many numbers a bag of vectors contains."""
+    """Return the approximate number of numbers in a bag of vectors. A value that is not a list counts as one number."""
     if not isinstance(bag, list):
         return 1
     return sum(map(_count_numbers, bag)) if any(isinstance(item, list) for item in bag) else len(bag)

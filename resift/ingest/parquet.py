@@ -40,14 +40,14 @@ def parquet_rows(path: PurePath, check_columns: Callable[[list[Any]], None]) -> 
             check_columns(file.schema_arrow.names)
             leaves = [file.schema.column(number) for number in range(len(file.schema))]
             texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
-            size = _batch_size(file.metadata)
+            size = _rows_per_batch(file.metadata)
         with ParquetFile(path, read_dictionary=texts) as file:
             for batch in file.iter_batches(size):
                 parts = [batch]
-                if _size(batch.to_struct_array()) > MAX_LINE:
+                if _size_as_objects(batch.to_struct_array()) > MAX_LINE:
                     parts = [batch.slice(row, 1) for row in range(len(batch))]
                 for part in parts:
-                    if len(part) == 1 and _size(part.to_struct_array()) > MAX_LINE:
+                    if len(part) == 1 and _size_as_objects(part.to_struct_array()) > MAX_LINE:
                         yield BadLine(str(path), line + 1, "", f"the row has more than {MAX_LINE} bytes")
                     else:
                         yield from part.to_pylist()
@@ -56,7 +56,7 @@ def parquet_rows(path: PurePath, check_columns: Callable[[list[Any]], None]) -> 
         raise BadInput(f"{path} cannot be read: {error}", value=str(path), expected="a Parquet file") from error
 
 
-def _batch_size(metadata: Any) -> int:
+def _rows_per_batch(metadata: Any) -> int:
     """Return how many rows of a Parquet file to decode at a time, so that they fit into memory.
 
     Args:
@@ -67,8 +67,8 @@ def _batch_size(metadata: Any) -> int:
     return max(1, min(_BATCH_ROWS, int(_BATCH_BYTES / max(1, largest))))
 
 
-def _size(array: Any) -> int:
-    """Return the approximate size of the values of an Arrow array as Python objects, in bytes."""
+def _size_as_objects(array: Any) -> int:
+    """Estimate the memory, in bytes, that the values of an Arrow array need as Python objects."""
     from pyarrow import compute, types
 
     kind, size = array.type, _VALUE_BYTES * len(array)
@@ -77,7 +77,7 @@ def _size(array: Any) -> int:
         return size + (0 if lengths is None else compute.sum(lengths.take(array.indices)).as_py() or 0)
     if types.is_nested(kind):
         children = array.flatten()
-        return size + (sum(map(_size, children)) if types.is_struct(kind) else _size(children))
+        return size + (sum(map(_size_as_objects, children)) if types.is_struct(kind) else _size_as_objects(children))
     return size + (compute.sum(compute.binary_length(array)).as_py() or 0 if _is_text(kind) else 0)
 
 

@@ -144,7 +144,7 @@ class Files:
                 yield from self._records_of_stream(file, path, format)
                 return
             before = self.position
-            for record in read(file, format, self.id_column, path):
+            for record in read_records(file, format, self.id_column, path):
                 self.position = before + file.tell()
                 yield record
                 if self.stop.requested:
@@ -161,7 +161,7 @@ class Files:
         """
         # A requested stop ends the stream itself, so that everything that was taken from the stream is yielded.
         try:
-            yield from read(stoppable(stream, self.stop), format, self.id_column, path)
+            yield from read_records(stoppable(stream, self.stop), format, self.id_column, path)
         except BadInput:
             if not self.stop.requested:  # compressed data that ends early is not an error after a stop
                 raise
@@ -172,7 +172,9 @@ def is_stream(file: str) -> bool:
     return file == STDIN or Path(file).is_fifo()
 
 
-def read(stream: BinaryIO, format: str, id_column: str | None = None, name: str = STDIN) -> Iterator[Record | BadLine]:
+def read_records(
+    stream: BinaryIO, format: str, id_column: str | None = None, name: str = STDIN
+) -> Iterator[Record | BadLine]:
     """Read documents from a stream. For a line that cannot be read, yield a BadLine and continue with the next line.
 
     The id of a document is the value of ``id_column``. If a document has no id, its id is a hash of its content, so

@@ -44,13 +44,16 @@ Rows = Iterator[tuple[int, "dict[str, Any] | BadRow"]]
 
 
 def rows_of(stream: BinaryIO, format: str, name: str, id: str | None = None) -> Rows:
-    """Read rows from a stream, and return an iterator over pairs of a line number (from 1) and a row.
+    """Read rows from a stream.
 
     Args:
         stream: The stream. It may be compressed with gzip.
         format: The format of the rows, such as "jsonl" or "csv".
         name: The name of the stream, for error messages.
         id: The name of the table column with the document ids, or None.
+
+    Returns:
+        An iterator over pairs of a line number, counted from 1, and a row. A row that cannot be read is a BadRow.
 
     Raises:
         BadInput: If the stream is not UTF-8 text.
@@ -64,11 +67,11 @@ def rows_of(stream: BinaryIO, format: str, name: str, id: str | None = None) -> 
         raise BadInput(f"{name} is not UTF-8 text", value=name, expected=expected)
     if format in TABLES:
         return _table_rows(source, TABLES[format], ("_id", "id", id))
-    return _text_rows(source) if format == "text" else _documents(_json_rows(source))
+    return _text_rows(source) if format == "text" else _extract_documents(_json_rows(source))
 
 
 def _replace_surrogates(text: str) -> str:
-    """Replace lone surrogates with U+FFFD. A lone surrogate in a text stands for a byte that is not valid UTF-8."""
+    """Replace lone surrogates in a text with U+FFFD. They usually stand for bytes that are not valid UTF-8."""
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 
@@ -76,7 +79,7 @@ def _text_rows(stream: BinaryIO) -> Rows:
     """Convert each line of a plain text to a row with the field ``text``. The id is the number of the line."""
     for number, raw in _numbered_lines(stream):
         if len(raw) > MAX_LINE:
-            yield number, _too_long(raw)
+            yield number, _too_long_row(raw)
             continue
         try:
             text = raw.decode("utf-8-sig").strip()
@@ -133,29 +136,29 @@ def _json_value(start: bytes, stream: BinaryIO) -> Any:
     """
     raw = start + stream.read(MAX_ARRAY - len(start) + 1)
     if len(raw) > MAX_ARRAY:
-        return BadRow(_shown(raw), f"the JSON value has more than {MAX_ARRAY} bytes")
+        return BadRow(_excerpt(raw), f"the JSON value has more than {MAX_ARRAY} bytes")
     return _parse_json(raw.decode("utf-8-sig", "surrogateescape").strip())
 
 
 def _json_row(raw: bytes) -> dict[str, Any] | BadRow:
     """Parse a line as a JSON object. Return a BadRow with the reason if this is not possible."""
     if len(raw) > MAX_LINE:
-        return _too_long(raw)
+        return _too_long_row(raw)
     return _require_object(_parse_json(raw.decode("utf-8", "surrogateescape").rstrip("\r\n")))
 
 
-def _too_long(raw: bytes) -> BadRow:
-    return BadRow(_shown(raw), f"the line has more than {MAX_LINE} bytes")
+def _too_long_row(raw: bytes) -> BadRow:
+    return BadRow(_excerpt(raw), f"the line has more than {MAX_LINE} bytes")
 
 
-def _shown(raw: bytes) -> str:
+def _excerpt(raw: bytes) -> str:
     return raw[:_MAX_RAW].decode("utf-8", "replace")
 
 
 def _parse_json(text: str) -> Any:
     """Parse a JSON text, and return its value. If the text is invalid, return a BadRow with the reason."""
     try:
-        return json.loads(text.encode("utf-8", "surrogateescape"), parse_constant=_no_constant)
+        return json.loads(text.encode("utf-8", "surrogateescape"), parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         return BadRow(_replace_surrogates(text), f"not JSON: {error}")
 
@@ -169,12 +172,12 @@ def _require_object(value: Any) -> dict[str, Any] | BadRow:
     return BadRow(_replace_surrogates(raw), f"{kinds.get(type(value), 'a number')}, expected an object")
 
 
-def _no_constant(name: str) -> Any:
+def _refuse_constant(name: str) -> Any:
     # Python's parser accepts NaN and Infinity, which engines refuse.
     raise ValueError(f"{name} is not JSON")
 
 
-def _documents(rows: Rows) -> Rows:
+def _extract_documents(rows: Rows) -> Rows:
     """Extract documents from the rows of an OpenSearch bulk request or of search hits.
 
     A bulk action is not yielded itself: its ``_id`` is added to the document in the next row. A search hit is replaced
@@ -235,8 +238,8 @@ def _table_rows(stream: BinaryIO, delimiters: str, ids: Sequence[str | None]) ->
                 return
             blank += 1
         delimiter = max(delimiters, key=first.count)
-        rows = _cells(_RowLines(first, lines), delimiter, blank)
-        names = _columns(next(rows)[1])
+        rows = _rows_of_cells(_RowLines(first, lines), delimiter, blank)
+        names = _column_names(next(rows)[1])
         head = list(islice(rows, _SAMPLE))
         numeric = {
             column
@@ -248,7 +251,7 @@ def _table_rows(stream: BinaryIO, delimiters: str, ids: Sequence[str | None]) ->
             if isinstance(row, BadRow):
                 yield line, row
             elif any(map(str.strip, row)):
-                yield line, _document(names, row, numeric)
+                yield line, _row_to_document(names, row, numeric)
     finally:
         # The wrapper would close the underlying stream, which may be stdin, when it is garbage-collected.
         lines.detach()
@@ -286,12 +289,12 @@ class _RowLines(Iterator[str]):
         return line
 
     def clear(self) -> None:
-        """Forget the lines of the current row."""
+        """Forget the lines of the current row, before the next row is read."""
         self.row.clear()
         self._characters = 0
 
 
-def _cells(lines: _RowLines, delimiter: str, line: int) -> Iterator[tuple[int, Any]]:
+def _rows_of_cells(lines: _RowLines, delimiter: str, line: int) -> Iterator[tuple[int, Any]]:
     """Yield each row of a table, with the number of the row's last line.
 
     A row is a list of cells, or a BadRow if the row is malformed.
@@ -314,7 +317,7 @@ def _cells(lines: _RowLines, delimiter: str, line: int) -> Iterator[tuple[int, A
         yield line + reader.line_num, row
 
 
-def _columns(header: Sequence[str] | BadRow) -> list[str]:
+def _column_names(header: Sequence[str] | BadRow) -> list[str]:
     """Return the names of the columns of a table. A column without a name gets the name "column N".
 
     Args:
@@ -332,7 +335,7 @@ def _columns(header: Sequence[str] | BadRow) -> list[str]:
     return names
 
 
-def _document(names: Sequence[str], cells: Sequence[str], numeric: set[int]) -> dict[str, Any] | BadRow:
+def _row_to_document(names: Sequence[str], cells: Sequence[str], numeric: set[int]) -> dict[str, Any] | BadRow:
     """Convert a table row to a document, or to a BadRow with the reason if the row is invalid.
 
     Empty cells are left out. If a cell in a numeric column is not a number, it remains a string, and the engine rejects

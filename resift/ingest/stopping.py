@@ -61,7 +61,7 @@ class Stop:
                 signal.signal(number, handler)
 
 
-class _Stoppable(io.RawIOBase):
+class _StoppableStream(io.RawIOBase):
     """A readable stream around a pipe or terminal. It ends when a stop is requested, even if no data arrives.
 
     Args:
@@ -100,4 +100,4 @@ def stoppable(stream: BinaryIO, stop: Stop) -> BinaryIO:
         return stream
     if sys.platform == "win32":  # select supports only sockets there
         return stream
-    return io.BufferedReader(_Stoppable(descriptor, stop), 2**16)
+    return io.BufferedReader(_StoppableStream(descriptor, stop), 2**16)

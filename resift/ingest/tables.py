@@ -68,12 +68,12 @@ def rows_in(documents: Any) -> Iterable[Any]:
             else Files([str(documents)])
         )
     if hasattr(documents, "iterrows") and hasattr(documents, "reset_index"):
-        return _pandas(documents)
+        return _pandas_rows(documents)
     if hasattr(documents, "iter_rows") and hasattr(documents, "columns"):
         rows: Iterable[Any] = documents.iter_rows(named=True)
         return rows
     if hasattr(documents, "to_batches") or hasattr(documents, "__arrow_c_stream__"):
-        return _arrow(documents)
+        return _arrow_rows(documents)
     if hasattr(documents, "to_pylist"):  # a record batch
         return list(documents.to_pylist())
     if isinstance(documents, (str, bytes, Mapping, type)) or not isinstance(documents, Iterable):
@@ -83,8 +83,8 @@ def rows_in(documents: Any) -> Iterable[Any]:
     return documents
 
 
-def _arrow(table: Any) -> Iterator[Any]:
-    """Yield the rows of an Arrow table or an Arrow stream as dictionaries."""
+def _arrow_rows(table: Any) -> Iterator[Any]:
+    """Yield the rows of an Arrow table or an Arrow stream as dictionaries, by column name."""
     if hasattr(table, "to_batches"):
         batches = table.to_batches()
     else:
@@ -99,7 +99,7 @@ def _arrow(table: Any) -> Iterator[Any]:
             yield from batch.slice(start, _BATCH_ROWS).to_pylist()
 
 
-def _pandas(frame: Any) -> Iterator[dict[str, Any]]:
+def _pandas_rows(frame: Any) -> Iterator[dict[str, Any]]:
     """Yield the rows of a pandas DataFrame as dictionaries, as described at :func:`rows_in`.
 
     Raises:
@@ -138,7 +138,7 @@ def _is_missing(value: Any) -> bool:
     return value is None or type(value).__name__ in _MISSING or (isinstance(value, float) and value != value)
 
 
-def mapping_of(document: Any) -> dict[str, Any] | None:
+def to_mapping(document: Any) -> dict[str, Any] | None:
     """Convert a document to a dictionary of JSON values. Return None if the object is not a document.
 
     Args:
@@ -181,7 +181,7 @@ def _to_json(value: Any, name: str) -> Any:
         return None
     if (unwrapped := _unwrap(value)) is not value:
         return _to_json(unwrapped, name)
-    if (inner := mapping_of(value)) is not None:
+    if (inner := to_mapping(value)) is not None:
         return inner
     kind = str(value) if type(value) is float else f"a {type(value).__name__}"
     advice = _VALUE_ADVICE.get(kind, "expected a text, number, date, list or object")
@@ -218,7 +218,7 @@ def records_of(documents: Iterable[Any]) -> Iterator[Record | BadLine]:
             continue
         reason, shown = f"{type(document).__name__}, expected a dictionary", repr
         try:
-            if (row := mapping_of(document)) is not None:
+            if (row := to_mapping(document)) is not None:
                 yield record_of("documents", line, row)
                 continue
         except TypeError as error:

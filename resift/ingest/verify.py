@@ -118,8 +118,8 @@ def verify(
     """Check whether the vectors of an index belong to the current texts of its documents.
 
     The text of every document is encoded again, and the result is compared with the stored vector. Rounding differences
-    are allowed: 1e-4 times max(1, largest component), and another 0.5 for compact vectors, whose components are
-    integers.
+    are allowed: 1e-4 times the largest component, or 1e-4 if the largest component is below 1. The components of
+    compact vectors are stored as integers from -127 to 127, so another 0.5 / 127 of the largest component is allowed.
 
     A repair changes only vectors. A vector is not written if a client has changed the document in the meantime. Such a
     document is read and checked again.
@@ -171,13 +171,13 @@ class VectorCheck:
             The numbers of missing, outdated and repaired vectors, as described at :class:`Verification`.
         """
         verification = Verification(self.info.name)
-        changed = self._compare(documents, verification, progress)
+        changed = self._check_and_repair(documents, verification, progress)
         for _ in range(_ROUNDS):
             if not changed or self.stop.requested:
                 break
             self.engine.refresh(self.info.name)  # concurrent changes may not be visible yet
             again = Verification(self.info.name)  # a separate result, because these documents were already counted
-            changed = self._compare(self._read_again(changed), again)
+            changed = self._check_and_repair(self._read_again(changed), again)
             verification.repaired += again.repaired
             verification.refused += again.refused
         verification.unrepaired = (
@@ -193,13 +193,13 @@ class VectorCheck:
             fields = encoded_fields(self.model, self.info.fields)
             yield from self.engine.scan(self.info.name, self.info.vector_field, fields, ids=batch)
 
-    def _compare(
+    def _check_and_repair(
         self,
         documents: Iterable[Document],
         verification: Verification,
         progress: Progress = lambda verification: None,
     ) -> list[str]:
-        """Check the vectors of documents, count the wrong vectors and, if requested, replace them.
+        """Check the vectors of documents, and count the wrong vectors. With ``repair``, also replace them.
 
         Args:
             documents: The documents with their stored vectors.
@@ -239,19 +239,19 @@ class VectorCheck:
         return writer.changed
 
 
-def is_expected_vector(vector: Floats | None, right: Floats, field: str = VECTOR_FIELD) -> bool:
+def is_expected_vector(vector: Floats | None, expected: Floats, field: str = VECTOR_FIELD) -> bool:
     """Return whether a stored vector is equal to the vector that the model computes, apart from rounding.
 
     Args:
-        vector: The stored vector, or None if the document has no vector.
-        right: The vector that the model computes from the text, of shape (n_dimensions,).
+        vector: The stored vector, of shape (n_dimensions,), or None if the document has no vector.
+        expected: The vector that the model computes from the text, of shape (n_dimensions,).
         field: The name of the field that contains the stored vector. It determines how much rounding is allowed.
     """
-    if vector is None or vector.shape != right.shape:
+    if vector is None or vector.shape != expected.shape:
         return False
     # Stored vectors may be rounded in proportion to their largest component, which exceeds 1 for fuzzy Jaccard.
-    largest = float(np.abs(right).max())
+    largest = float(np.abs(expected).max())
     tolerance = TOLERANCE * max(1, largest)
     if is_compact(field):
         tolerance += MAX_ROUNDING_ERROR * largest
-    return bool(np.abs(vector - right).max() <= tolerance)
+    return bool(np.abs(vector - expected).max() <= tolerance)

@@ -34,8 +34,8 @@ def is_temporary(status: int) -> bool:
     return status == 429 or status >= 500
 
 
-def wait(attempt: int, sleep: Callable[[float], None]) -> None:
-    """Wait before a failed request is sent again.
+def wait_before_retry(attempt: int, sleep: Callable[[float], None]) -> None:
+    """Wait for some time before a failed request is sent again.
 
     The first wait takes 0.5 s. The time doubles with each attempt, up to 30 s, and varies randomly by up to 25 %.
 
@@ -163,7 +163,7 @@ class BatchWriter(ABC):
             pending = [pending[position] for position in temporary]
 
     def _wait(self, attempt: int) -> None:
-        wait(attempt, self._sleep)
+        wait_before_retry(attempt, self._sleep)
 
     def _request_in_parts(self, pending: Batch) -> tuple[list[Rejection], ResiftError | None]:
         """Send documents in a single request, or in several smaller requests if that is not possible.

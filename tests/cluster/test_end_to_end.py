@@ -171,7 +171,7 @@ def test_a_plain_client_gets_the_same_vectors_as_resift_index(
 ) -> None:
     own = f"{index}-own"
     records = [Record("f", i, str(i), document) for i, document in enumerate(DOCUMENTS)]
-    assert Indexer(cluster, packaged, own, DeadLetters(tmp_path / "d")).run(records, ["title", "text"]).dead == 0
+    assert Indexer(cluster, packaged, own, DeadLetters(tmp_path / "d")).run(records, ["title", "text"]).refused == 0
     wanted = [str(i) for i in range(len(DOCUMENTS))]
     by_client, by_resift = cluster.documents(index, wanted), cluster.documents(own, wanted)
     cluster.drop(own)

@@ -271,7 +271,7 @@ def test_indexing_continues_while_nodes_fail_and_return(
     report = indexer.run(records(), ["text"])
     two[0].start()
     assert report.retries
-    assert (report.indexed, report.dead) == (6000, 0)
+    assert (report.indexed, report.refused) == (6000, 0)
     found = cluster.search(index, {"size": 0, "track_total_hits": True})
     assert found.response["hits"]["total"]["value"] == 6000
 

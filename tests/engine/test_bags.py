@@ -36,7 +36,7 @@ def filled(engine: Engine, index: str, bagged: BagModel, tmp_path: Path) -> str:
     sources = {**PICTURES, "text": {"title": "a bush fire without a picture"}}
     records = [Record("f", line, id, source) for line, (id, source) in enumerate(sources.items(), 1)]
     report = Indexer(engine, bagged, index, DeadLetters(tmp_path / "dead")).run(records, ["title"])
-    assert (report.indexed, report.dead) == (9, 0)
+    assert (report.indexed, report.refused) == (9, 0)
     return index
 
 
@@ -72,7 +72,7 @@ def test_malformed_bags_are_dead_letters_that_say_why(
         Record("f", line, id, {"title": id, FIELD: bag}) for line, (id, (bag, _)) in enumerate(MALFORMED.items())
     ]
     report = Indexer(engine, bagged, index, dead).run([*records, Record("f", 99, "good", PICTURES["1"])], ["title"])
-    assert (report.indexed, report.dead) == (1, len(MALFORMED))
+    assert (report.indexed, report.refused) == (1, len(MALFORMED))
     for line, (id, (_, reason)) in zip(dead.path.read_text().splitlines(), MALFORMED.items(), strict=True):
         letter = json.loads(line)
         assert letter["document"]["_id"] == id

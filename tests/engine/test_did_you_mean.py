@@ -38,7 +38,7 @@ TEXTS = [
 def filled(engine: Engine, index: str, model: Model, tmp_path: Path) -> str:
     """Return an index with five documents."""
     records = [Record("f", i, str(i), {"text": text, "n": i}) for i, text in enumerate(TEXTS)]
-    assert Indexer(engine, model, index, DeadLetters(tmp_path / "dead")).run(records, ["text"]).dead == 0
+    assert Indexer(engine, model, index, DeadLetters(tmp_path / "dead")).run(records, ["text"]).refused == 0
     return index
 
 

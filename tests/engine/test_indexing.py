@@ -51,7 +51,7 @@ def test_index_search_and_run_again(engine: Engine, index: str, model: Model, de
     for _ in range(2):
         indexer = Indexer(engine, model, index, dead)
         report = indexer.run([record(i, t) for i, t in enumerate(texts)], ["text"], progress=reports.append)
-        assert (report.indexed, report.dead, report.retries) == (4, 0, 0)
+        assert (report.indexed, report.refused, report.retries) == (4, 0, 0)
     assert reports
     assert count(engine, index) == 4
     assert not dead.path.exists()
@@ -65,7 +65,7 @@ def test_refused_documents_are_written_with_their_reason(
 ) -> None:
     bad = BadLine("f", 2, "{broken", "not JSON")
     report = Indexer(engine, model, index, dead).run([record(1), bad, record(3, {"an": "object"}), record(4)], ["text"])
-    assert (report.indexed, report.dead) == (2, 2)
+    assert (report.indexed, report.refused) == (2, 2)
     assert count(engine, index) == 2
     first, second = letters(dead)
     assert (first["line"], first["document"], first["reason"]) == (2, "{broken", "not JSON")
@@ -82,7 +82,7 @@ def test_dead_letters_never_replace_earlier_ones(tmp_path: Path, model: Model) -
     (tmp_path / "docs.jsonl").write_text("{broken\n" + "\n".join(map(json.dumps, lines)))
     for source, fewer in ((tmp_path / "docs.jsonl", 4), (path, 4), (tmp_path / "docs.dead.1.jsonl", 4)):
         report = Indexer(engine, model, "docs", DeadLetters(path)).run(Files([str(source)]), ["text"])
-        assert (report.indexed, report.dead) == (0, fewer)
+        assert (report.indexed, report.refused) == (0, fewer)
     engine.close()
     found = [(tmp_path / f"docs.dead{n}.jsonl").read_text().splitlines() for n in ("", ".1", ".2")]
     assert [[json.loads(line)["document"] for line in lines] for lines in found] == [["{broken", *lines]] * 3
@@ -111,7 +111,7 @@ def test_an_index_without_vectors_is_to_be_attached(model: Model) -> None:
 def test_the_last_document_with_an_id_is_indexed(engine: Engine, index: str, model: Model, dead: DeadLetters) -> None:
     rows = [record(i % (BATCH + 50), f"fire {i}") for i in range(4 * BATCH)]
     report = Indexer(engine, model, index, dead).run(rows, ["text"])
-    assert (report.indexed, report.dead) == (4 * BATCH, 0)
+    assert (report.indexed, report.refused) == (4 * BATCH, 0)
     last = {row.id: row.source["text"] for row in rows}
     assert {stored.id: stored.source["text"] for stored in engine.scan(index)} == last
     assert verify(engine, model, index).stale == 0
@@ -121,7 +121,7 @@ def test_refused_documents_of_several_batches(engine: Engine, index: str, model:
     bad = {7, BATCH + 7, 2 * BATCH + 1}
     rows = [record(i, float("nan") if i in bad else f"gun {i}") for i in range(3 * BATCH)]
     report = Indexer(engine, model, index, dead).run(rows, ["text"])
-    assert (report.indexed, report.dead) == (3 * BATCH - 3, 3)
+    assert (report.indexed, report.refused) == (3 * BATCH - 3, 3)
     assert {int(letter["document"]["_id"]) for letter in letters(dead)} == bad
 
 
@@ -154,7 +154,7 @@ def run(
     try:
         indexer.run([record(i) for i in range(records)], ["text"])
     finally:
-        assert indexer.report.indexed + indexer.report.dead == records
+        assert indexer.report.indexed + indexer.report.refused == records
         assert count(engine, "docs") == indexer.report.indexed
         engine.close()
     return indexer.report, engine, waits
@@ -169,14 +169,14 @@ def test_busy_items_are_retried_alone_with_growing_waits(tmp_path: Path, model: 
 
 def test_items_that_stay_busy_end_in_the_file(tmp_path: Path, model: Model, dead: DeadLetters) -> None:
     report, engine, _ = run(tmp_path, model, dead, [{"1": 429}] * ATTEMPTS)
-    assert (report.indexed, report.dead, engine.requests) == (3, 1, ATTEMPTS)
+    assert (report.indexed, report.refused, engine.requests) == (3, 1, ATTEMPTS)
     assert ATTEMPTS == 8  # what docs/indexing.md promises
     assert [(letter["document"]["_id"], letter["status"]) for letter in letters(dead)] == [("1", 429)]
 
 
 def test_refused_and_busy_in_one_batch(tmp_path: Path, model: Model, dead: DeadLetters) -> None:
     report, _, _ = run(tmp_path, model, dead, [{"0": 400, "3": 429}])
-    assert (report.indexed, report.dead) == (3, 1)
+    assert (report.indexed, report.refused) == (3, 1)
     assert letters(dead)[0]["document"]["_id"] == "0"
 
 
@@ -185,12 +185,12 @@ def test_refused_and_busy_in_one_batch(tmp_path: Path, model: Model, dead: DeadL
 )
 def test_an_engine_that_comes_back(tmp_path: Path, model: Model, dead: DeadLetters, error: Exception) -> None:
     report, _, waits = run(tmp_path, model, dead, [error, error])
-    assert (report.indexed, report.dead, len(waits)) == (4, 0, 2)
+    assert (report.indexed, report.refused, len(waits)) == (4, 0, 2)
 
 
 def test_what_the_engine_refuses_for_good_is_sent_once(tmp_path: Path, model: Model, dead: DeadLetters) -> None:
     report, engine, waits = run(tmp_path, model, dead, [EngineError("no", status=499)])
-    assert (report.dead, engine.requests, waits) == (4, 1, [])
+    assert (report.refused, engine.requests, waits) == (4, 1, [])
 
 
 def test_an_engine_that_does_not(tmp_path: Path, model: Model, dead: DeadLetters) -> None:
@@ -202,7 +202,7 @@ def test_an_engine_that_does_not(tmp_path: Path, model: Model, dead: DeadLetters
 def test_too_large_requests_are_halved(tmp_path: Path, model: Model, dead: DeadLetters) -> None:
     large = EngineError("too large", status=413)
     report, engine, _ = run(tmp_path, model, dead, [large, large])
-    assert (report.indexed, report.dead, engine.requests) == (4, 0, 5)
+    assert (report.indexed, report.refused, engine.requests) == (4, 0, 5)
 
 
 def test_a_document_refused_in_a_halved_batch_is_written_to_dead_letters(
@@ -210,7 +210,7 @@ def test_a_document_refused_in_a_halved_batch_is_written_to_dead_letters(
 ) -> None:
     large = EngineError("too large", status=413)
     report, _, _ = run(tmp_path, model, dead, [large, {"0": 400}, large, {}, {"4": 400}], records=5)
-    assert (report.indexed, report.dead) == (3, 2)
+    assert (report.indexed, report.refused) == (3, 2)
     assert [letter["document"]["_id"] for letter in letters(dead)] == ["0", "4"]
 
 
@@ -219,7 +219,7 @@ def test_a_document_that_is_too_large_is_written_to_dead_letters(
 ) -> None:
     large = EngineError("too large", status=413)
     report, _, _ = run(tmp_path, model, dead, [large, large, large])
-    assert (report.indexed, report.dead) == (3, 1)
+    assert (report.indexed, report.refused) == (3, 1)
     assert letters(dead)[0]["status"] == 413
 
 
@@ -228,7 +228,7 @@ def test_an_engine_that_fails_for_a_document_gets_all_other_documents(
 ) -> None:
     odd = ValueError("odd")
     report, _, _ = run(tmp_path, model, dead, [odd, {}, odd, {}, odd])
-    assert (report.indexed, report.dead) == (3, 1)
+    assert (report.indexed, report.refused) == (3, 1)
     assert [(one["document"]["_id"], one["status"], one["reason"]) for one in letters(dead)] == [
         ("3", 400, "ValueError: odd")
     ]
@@ -249,7 +249,7 @@ def test_a_bad_document_does_not_stop_other_documents(
     # Values that JSON cannot represent only come from Python, and cannot be dead letters.
     refusals = Refusals()
     report = Indexer(engine, model, index, refusals).run([record(100), *rows, record(101)], ["text"])
-    assert (report.indexed, report.dead) == (2, len(rows))
+    assert (report.indexed, report.refused) == (2, len(rows))
     assert sorted(one.position for one in refusals.refused) == [i - 1 for i in range(len(rows))]
     assert {one.status for one in refusals.refused} == {400}
     assert count(engine, index) == 2
@@ -340,7 +340,7 @@ def test_whatever_ends_it_each_document_that_was_read_is_somewhere(
     # After an interruption, a document of a file may be in both.
     assert sorted(set(kept(engine, index, dead)), key=int) == records.ids
     assert 0 < len(records.ids) < 20 * BATCH
-    assert indexer.report.indexed + indexer.report.dead == len(kept(engine, index, dead))
+    assert indexer.report.indexed + indexer.report.refused == len(kept(engine, index, dead))
 
 
 @pytest.mark.parametrize("file", ["-", "f"])
@@ -366,7 +366,7 @@ def test_a_stop_ends_reading_and_waiting(tmp_path: Path, model: Model, dead: Dea
     for expected in (BATCH, 1):
         indexer = Indexer(engine, model, "docs", dead, stop=stop)
         report = indexer.run(Read(5 * BATCH, stop=stop), ["text"], progress=note)
-        assert (report.retries, report.indexed + report.dead) == (0, expected)
+        assert (report.retries, report.indexed + report.refused) == (0, expected)
         assert report.last_read == ("f", expected - 1)
     assert [letter["document"]["_id"] for letter in letters(dead)] == ["0"]
     engine.close()

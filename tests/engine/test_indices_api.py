@@ -44,7 +44,7 @@ def kinds(engine: Engine, index: str, model: Model, tmp_path: Path) -> str:
         )
         for n, ((id, text), kind) in enumerate(zip(TEXTS.items(), KINDS, strict=True))
     ]
-    assert Indexer(engine, model, index, DeadLetters(tmp_path / "dead")).run(records, ["title", "text"]).dead == 0
+    assert Indexer(engine, model, index, DeadLetters(tmp_path / "dead")).run(records, ["title", "text"]).refused == 0
     return index
 
 
@@ -178,7 +178,7 @@ def test_numbers_and_dates_are_counted_by_ranges(
 ) -> None:
     sources = [{"text": f"fire {n}", "price": 1.5 + n, "day": f"20{n:02}-03-05"} for n in range(20)]
     records = [Record("f", n, str(n), source) for n, source in enumerate(sources)]
-    assert Indexer(engine, model, index, DeadLetters(tmp_path / "dead")).run(records, ["text"]).dead == 0
+    assert Indexer(engine, model, index, DeadLetters(tmp_path / "dead")).run(records, ["text"]).refused == 0
     assert get(client, f"/v1/indices/{index}")["ranges"].keys() == {"price", "day"}
     body = {"index": index, "query": "fire", "facets": ["price", "day"], "size": 20}
     answer = post(client, "/v1/search", **body)

@@ -59,7 +59,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def client(engine: Engine, index: str, model: Model, folder: str, tmp_path: Path) -> FlaskClient:
     """The application over an engine of either kind, with four documents."""
     records = [Record("f", i, id, {"text": text, "n": i}) for i, (id, text) in enumerate(TEXTS.items())]
-    assert Indexer(engine, model, index, DeadLetters(tmp_path / "dead")).run(records, ["text"]).dead == 0
+    assert Indexer(engine, model, index, DeadLetters(tmp_path / "dead")).run(records, ["text"]).refused == 0
     config = Config(store=str(tmp_path / "sessions.db"), reranker=folder)
     return create_app(config, engine=engine, model=model).test_client()
 

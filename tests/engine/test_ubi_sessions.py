@@ -41,7 +41,7 @@ def shop(engine: Engine, index: str, model: Model, tmp_path: Path) -> str:
         replace(record, source={**record.source, "sku": names[record.id], "offer": {"sku": f"offer-{record.id}"}})
         for record in RECORDS
     ]
-    assert Indexer(engine, model, index, DeadLetters(tmp_path / "dead")).run(named, ["text"]).dead == 0
+    assert Indexer(engine, model, index, DeadLetters(tmp_path / "dead")).run(named, ["text"]).refused == 0
     return index
 
 

@@ -34,7 +34,7 @@ def filled(
 ) -> str:
     """Create an index, sessions with marks, and a UBI log with clicks, and return the name of the index."""
     engine = open_engine(engine_url)
-    assert Indexer(engine, model, index, DeadLetters(here / "dead")).run(RECORDS, ["text"]).dead == 0
+    assert Indexer(engine, model, index, DeadLetters(here / "dead")).run(RECORDS, ["text"]).refused == 0
     engine.close()
     store = open_session_store(str(here / "sessions.db"), "")
     for name, marks in (("anna", {"tree": 1.0, "army": -1.0}), ("bob", {"tree": 0.5, "wood": 0.25})):

@@ -172,7 +172,7 @@ def news(engine: Engine, index: str, model: Model, tmp_path: Path) -> str:
     """Index forty documents on two topics, which all contain the word "tree"."""
     texts = {id: f"tree {TOPICS[id.split('-')[0]]}" for id in DOCUMENTS}
     records = [Record("f", n, id, {"text": text, "sku": f"s-{id}"}) for n, (id, text) in enumerate(texts.items())]
-    assert Indexer(engine, model, index, DeadLetters(tmp_path / "dead")).run(records, ["text"]).dead == 0
+    assert Indexer(engine, model, index, DeadLetters(tmp_path / "dead")).run(records, ["text"]).refused == 0
     return index
 
 

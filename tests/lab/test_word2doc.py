@@ -17,7 +17,7 @@ from resift.cli.main import main
 from resift.encoders.registry import load_model
 from resift.encoders.word2doc import CONTEXT, Word2Doc
 from resift.errors import BadInput, CorruptModel
-from resift.ingest.readers import read
+from resift.ingest.readers import read_records
 from resift_lab.training.options import Word2DocOptions
 from resift_lab.training.word2doc import sample_negatives, train
 from resift_lab.training.word2doc_pairs import training_pairs
@@ -253,6 +253,6 @@ def test_the_commands(tmp_path: Path, vectors: WordVectors) -> None:
 def test_titles_are_separated_from_bodies() -> None:
     lines = [{"_id": "a", "title": "T", "text": "x", "label": "l", "year": 7}, {"id": "b", "text": "y", "more": "z"}]
     content = "\n".join(map(json.dumps, lines)) + "\n{broken"
-    records = list(read(io.BytesIO(content.encode()), "jsonl", None))
+    records = list(read_records(io.BytesIO(content.encode()), "jsonl", None))
     assert titled_texts(records) == TitledTexts(["a", "b"], ["T", ""], ["x", "y\nz"])
     assert titled_texts(records[:1], "text") == TitledTexts(["a"], ["x"], ["T"])

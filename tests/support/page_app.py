@@ -56,7 +56,7 @@ def page_app(packaged: Model, tmp_path_factory: pytest.TempPathFactory) -> Itera
     dead = DeadLetters(folder / "dead.jsonl")
     Indexer(engine, packaged, INDEX, dead).run(Files([corpus_file()]), ["title", "text"])
     odd = [Record("odd", at, id, source) for at, (id, source) in enumerate(DOCUMENTS.items())]
-    assert Indexer(engine, packaged, ODD, dead).run(odd, ["title", "text"]).dead == 0
+    assert Indexer(engine, packaged, ODD, dead).run(odd, ["title", "text"]).refused == 0
     config = Config(engine=engine.path, store=str(folder / "sessions.db"), index=INDEX, page_fields=("facet=kind",))
     yield create_app(config, engine=engine, model=packaged)
     engine.close()

@@ -35,7 +35,7 @@ RECORDS = [Record("f", i, id, {"text": text, "n": i}) for i, (id, text) in enume
 @pytest.fixture
 def filled(engine: Engine, index: str, model: Model, tmp_path: Path) -> str:
     """Return an index with seven documents."""
-    assert Indexer(engine, model, index, DeadLetters(tmp_path / "dead")).run(RECORDS, ["text"]).dead == 0
+    assert Indexer(engine, model, index, DeadLetters(tmp_path / "dead")).run(RECORDS, ["text"]).refused == 0
     return index
 
 

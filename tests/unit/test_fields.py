@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from resift.errors import BadInput
-from resift.ingest.fields import SAMPLE, guess_fields, sample
+from resift.ingest.fields import SAMPLE, guess_fields, read_sample
 from resift.ingest.readers import Record
 
 LONG = "It rained all day, and nobody came to the market."
@@ -67,5 +67,5 @@ def test_documents_without_texts(documents: list[dict[str, Any]]) -> None:
 
 def test_sampling_loses_no_record() -> None:
     records = [Record("-", line, str(line), {}) for line in range(SAMPLE + 5)]
-    head, again = sample(iter(records))
+    head, again = read_sample(iter(records))
     assert (head, list(again)) == (records[:SAMPLE], records)

@@ -94,7 +94,7 @@ def test_a_refresh_that_times_out_is_repeated(
 def test_an_engine_with_several_writers_gets_several_batches_at_once(index_all: Callable[..., Indexer]) -> None:
     together = threading.Barrier(3)
     indexer = index_all(records(3 * BATCH), lambda documents: together.wait(30) and None)
-    assert (indexer.report.indexed, indexer.report.dead, indexer.report.retries) == (3 * BATCH, 0, 0)
+    assert (indexer.report.indexed, indexer.report.refused, indexer.report.retries) == (3 * BATCH, 0, 0)
 
 
 def test_progress_is_reported_after_each_batch(index_all: Callable[..., Indexer]) -> None:
@@ -129,7 +129,7 @@ def test_the_error_of_any_failing_batch_is_raised(index_all: Callable[..., Index
 
     indexer = index_all(records(5 * BATCH), fail)
     assert f"lines {first} to {(failing + 1) * BATCH - 1}: away" in str(indexer.error)  # type: ignore[attr-defined]
-    assert indexer.report.indexed + indexer.report.dead >= (failing + 1) * BATCH
+    assert indexer.report.indexed + indexer.report.refused >= (failing + 1) * BATCH
 
 
 def test_after_an_error_nothing_is_sent_again(index_all: Callable[..., Indexer]) -> None:
@@ -148,7 +148,7 @@ def test_after_an_error_nothing_is_sent_again(index_all: Callable[..., Indexer])
         raise BadInput("a fault")
 
     report = index_all(records(2 * BATCH), busy, sleep=sleep, progress=progress).report
-    assert (report.indexed, report.dead) == (BATCH, BATCH)
+    assert (report.indexed, report.refused) == (BATCH, BATCH)
     assert report.retries < ATTEMPTS - 1
 
 

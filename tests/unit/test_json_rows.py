@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resift.errors import BadInput
-from resift.ingest.readers import BadLine, Record, read
+from resift.ingest.readers import BadLine, Record, read_records
 from resift.ingest.rows import BadRow, rows_of
 
 
@@ -88,19 +88,19 @@ def test_a_document_with_a_list_of_objects_is_a_single_document() -> None:
 @pytest.mark.parametrize("format", ["json", "csv", "tsv", "text"])
 def test_other_encodings_are_refused_with_one_error(encoding: str, format: str) -> None:
     with pytest.raises(BadInput, match="letter is not UTF-8 text"):
-        list(read(io.BytesIO('[{"text": "é 日本語"}]'.encode(encoding)), format, name="letter"))
+        list(read_records(io.BytesIO('[{"text": "é 日本語"}]'.encode(encoding)), format, name="letter"))
 
 
 @pytest.mark.parametrize("data", [bytes(100), bytes(range(256)), b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\1\0"])
 @pytest.mark.parametrize("format", ["jsonl", "csv", "text"])
 def test_binary_files_are_refused(data: bytes, format: str) -> None:
     with pytest.raises(BadInput, match="photo is not UTF-8 text"):
-        list(read(io.BytesIO(data), format, name="photo"))
+        list(read_records(io.BytesIO(data), format, name="photo"))
 
 
 @pytest.mark.parametrize(("format", "text"), [("csv", "id,text\n1,café\n2,tea\n"), ("text", "café\ntea")])
 def test_text_that_is_not_utf8_is_refused(format: str, text: str) -> None:
-    bad, good = read(io.BytesIO(text.encode("latin-1")), format)
+    bad, good = read_records(io.BytesIO(text.encode("latin-1")), format)
     assert isinstance(bad, BadLine)
     assert "not UTF-8" in bad.reason
     assert "caf�" in bad.raw
@@ -110,6 +110,6 @@ def test_text_that_is_not_utf8_is_refused(format: str, text: str) -> None:
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 def test_the_delimiter_of_a_csv_is_guessed_from_its_header(delimiter: str) -> None:
     data = f"id{delimiter}text\n1{delimiter}a b\n"
-    (record,) = read(io.BytesIO(data.encode()), "csv")
+    (record,) = read_records(io.BytesIO(data.encode()), "csv")
     assert isinstance(record, Record)
     assert record.source == {"id": "1", "text": "a b"}

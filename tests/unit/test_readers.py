@@ -11,12 +11,12 @@ import pytest
 
 from resift.errors import BadInput
 from resift.ingest import rows
-from resift.ingest.readers import BadLine, Files, Record, guess_format, read
+from resift.ingest.readers import BadLine, Files, Record, guess_format, read_records
 
 
 def records(data: str | bytes, format: str = "jsonl", id_column: str | None = None) -> list[Record | BadLine]:
     """Return the records of these bytes."""
-    return list(read(io.BytesIO(data.encode() if isinstance(data, str) else data), format, id_column))
+    return list(read_records(io.BytesIO(data.encode() if isinstance(data, str) else data), format, id_column))
 
 
 def test_beir_lines() -> None:
