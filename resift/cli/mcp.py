@@ -30,11 +30,11 @@ def mcp(index: str, about: str, port: int | None, engine: str, model: str, store
     The agent's host, for example a chat application, starts this command and communicates with it over standard input
     and output. The command exits when the host closes the input.
     """
-    from resift.integrations.mcp import server
+    from resift.integrations.mcp import create_server
 
     with library_at(engine, model, index, store) as opened_library:
         opened_library.service.info(index)  # raises IndexNotFound if the index does not exist
-        mcp_server = server(opened_library.index(index), about)
+        mcp_server = create_server(opened_library.index(index), about)
         if port is None:
             # The reader of standard input blocks in a read and would not let an exception through.
             signal.signal(signal.SIGTERM, lambda *_: os._exit(TERMINATED))

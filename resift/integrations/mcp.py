@@ -101,7 +101,7 @@ class SessionOutput(TypedDict):
     also_asked: str
 
 
-def server(index: Index, about: str = "") -> MCPServer:
+def create_server(index: Index, about: str = "") -> MCPServer:
     """Create an MCP server with which AI agents can search an index.
 
     Errors of :mod:`resift.library` are returned to the agent as tool errors, with the invalid value and the expected
@@ -111,20 +111,20 @@ def server(index: Index, about: str = "") -> MCPServer:
         index: The index to search.
         about: A description of the documents. Agents read it to decide when to search the index.
     """
-    agent = Agent(index)
-    search = f"Search the index {index.name!r}. {about}".strip() + f"\n\n{cleandoc(Agent.search.__doc__ or '')}"
+    agent = AgentTools(index)
+    search = f"Search the index {index.name!r}. {about}".strip() + f"\n\n{cleandoc(AgentTools.search.__doc__ or '')}"
     tools = [
-        _tool(agent.search, "SearchIndexTool", ToolAnnotations(read_only_hint=True), search),
-        _tool(agent.mark, "MarkPassagesTool", ToolAnnotations(destructive_hint=False)),
-        _tool(agent.explain_session, "ExplainSessionTool", ToolAnnotations(read_only_hint=True)),
-        _tool(agent.forget, "ForgetSessionTool", ToolAnnotations(destructive_hint=True)),
-        _tool(agent.next_to_screen, "NextToScreenTool", ToolAnnotations(read_only_hint=True)),
-        _tool(agent.screen, "ScreenTool", ToolAnnotations(destructive_hint=False)),
+        _create_tool(agent.search, "SearchIndexTool", ToolAnnotations(read_only_hint=True), search),
+        _create_tool(agent.mark, "MarkPassagesTool", ToolAnnotations(destructive_hint=False)),
+        _create_tool(agent.explain_session, "ExplainSessionTool", ToolAnnotations(read_only_hint=True)),
+        _create_tool(agent.forget, "ForgetSessionTool", ToolAnnotations(destructive_hint=True)),
+        _create_tool(agent.next_to_screen, "NextToScreenTool", ToolAnnotations(read_only_hint=True)),
+        _create_tool(agent.screen, "ScreenTool", ToolAnnotations(destructive_hint=False)),
     ]
     return MCPServer("resift", instructions=_INSTRUCTIONS, version=__version__, tools=tools, log_level="WARNING")
 
 
-def _tool(function: Callable[..., Any], title: str, annotations: ToolAnnotations, description: str = "") -> Tool:
+def _create_tool(function: Callable[..., Any], title: str, annotations: ToolAnnotations, description: str = "") -> Tool:
     """Create an MCP tool that calls a function.
 
     Messages of Resift's errors are passed on to the agent. Unknown arguments are rejected.
@@ -154,8 +154,8 @@ def _tool(function: Callable[..., Any], title: str, annotations: ToolAnnotations
     return tool
 
 
-class Agent:
-    """The tools of the MCP server. Agents see the docstrings and annotations of the methods.
+class AgentTools:
+    """The tools that the MCP server offers to AI agents. The methods' docstrings describe the tools to the agents.
 
     Args:
         index: The index to search.
@@ -247,7 +247,10 @@ class Agent:
         """
         opened = self._review(review)
         ids = opened.next(size, "agent", MODEL)
-        return [{"id": id, "score": None, "text": _tidy(opened.documents.text(id))[:characters]} for id in ids]
+        return [
+            {"id": id, "score": None, "text": _compact_white_space(opened.documents.text(id))[:characters]}
+            for id in ids
+        ]
 
     def screen(self, review: ReviewId, relevant: Ids = [], irrelevant: Ids = []) -> dict[str, Any]:  # noqa: B006
         """Judge documents of a review as relevant or irrelevant.
@@ -268,7 +271,7 @@ class Agent:
         return review
 
     def _passage(self, hit: Hit, characters: int) -> PassageOutput:
-        text = _tidy(document_text(hit.source, self._index.fields))
+        text = _compact_white_space(document_text(hit.source, self._index.fields))
         score = None if hit.score is None else float(f"{hit.score:.4g}")
         passage: PassageOutput = {"id": hit.id, "score": score, "text": text}
         fields = self._index.fields
@@ -282,8 +285,11 @@ class Agent:
         return passage
 
 
-def _tidy(text: str) -> str:
-    """Remove redundant white space from a text to save tokens, but keep indentation, which matters in code."""
+def _compact_white_space(text: str) -> str:
+    """Remove redundant white space and empty lines from a text, but keep the indentation of lines.
+
+    Shorter texts cost the agent fewer tokens. Indentation is kept because it has a meaning in code.
+    """
     lines = (line[: len(line) - len(line.lstrip())] + " ".join(line.split()) for line in text.splitlines())
     return "\n".join(line for line in lines if line.strip())
 
@@ -293,10 +299,10 @@ def _is_short(value: Any) -> bool:
 
 
 def _excerpt_start(text: str, highlight: dict[str, list[str]], characters: int) -> int:
-    """Choose where the excerpt of a long document starts, so that it shows the words of the query.
+    """Choose where the excerpt of a long document starts, so that the excerpt shows the words of the query.
 
-    The excerpt is placed so that the fragment with the most matching words begins about a quarter of the way into the
-    excerpt.
+    The first query word of the best fragment is placed about a quarter of the way into the excerpt. The best fragment
+    contains the most query words.
 
     Args:
         text: The whole text of the document.
@@ -308,8 +314,8 @@ def _excerpt_start(text: str, highlight: dict[str, list[str]], characters: int) 
     """
     fragments = [fragment for field_fragments in highlight.values() for fragment in field_fragments]
     best = max(fragments, key=_highlighted_words, default="").strip("…")  # SQLite adds the ellipses
-    before, *marked = (_tidy(unescape(part)) for part in best.replace("</em>", "").split("<em>", 1))
-    position = text.find(_tidy(unescape(best.replace("<em>", "").replace("</em>", ""))).strip())
+    before, *marked = (_compact_white_space(unescape(part)) for part in best.replace("</em>", "").split("<em>", 1))
+    position = text.find(_compact_white_space(unescape(best.replace("<em>", "").replace("</em>", ""))).strip())
     position += len(before) if marked else 0
     return max(0, min(position - characters // 4, len(text) - characters))
 

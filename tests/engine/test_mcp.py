@@ -21,7 +21,7 @@ from test_library import DOCUMENTS
 
 import resift
 from resift import Model
-from resift.integrations.mcp import server
+from resift.integrations.mcp import create_server
 from resift.library import Index
 
 LONG = (
@@ -141,7 +141,7 @@ def test_an_agent_screens_a_review_of_its_index(news: Index) -> None:
             assert refused.is_error
             assert "index 'news' has no review 'elsewhere'" in text_of(refused)
 
-    asked(server(news), scenario)
+    asked(create_server(news), scenario)
     assert review.progress().read == 0
 
 
@@ -162,7 +162,7 @@ def test_tools_say_what_they_are_for(news: Index) -> None:
         reads = {name for name, tool in tools.items() if tool.annotations and tool.annotations.read_only_hint}
         assert reads == {"search", "explain_session", "next_to_screen"}
 
-    asked(server(news, "Reports on fires."), scenario)
+    asked(create_server(news, "Reports on fires."), scenario)
 
 
 def test_conversations_do_not_mix(news: Index) -> None:
@@ -175,11 +175,11 @@ def test_conversations_do_not_mix(news: Index) -> None:
         # the library can continue the session
         assert news.session(one).undo()["steps"] == 0
 
-    asked(server(news), scenario)
+    asked(create_server(news), scenario)
 
 
 def test_an_agent_on_either_engine(either: Index) -> None:
-    asked(server(either), an_agent_learns)
+    asked(create_server(either), an_agent_learns)
 
 
 def test_a_long_passage_is_cut_around_its_matches(either: Index) -> None:
@@ -195,7 +195,7 @@ def test_a_long_passage_is_cut_around_its_matches(either: Index) -> None:
         assert "war.\n\t Again. More" in text
         assert all("cut" not in one for one in whole)
 
-    asked(server(either), scenario)
+    asked(create_server(either), scenario)
 
 
 def test_the_piece_of_a_long_passage_has_most_different_words(either: Index) -> None:
@@ -206,7 +206,7 @@ def test_the_piece_of_a_long_passage_has_most_different_words(either: Index) -> 
         longer = next(one for one in found if one["id"] == "longer")
         assert "A soldier of the army fires a gun in the war." in longer["text"]
 
-    asked(server(either), scenario)
+    asked(create_server(either), scenario)
 
 
 def test_code_keeps_its_indents(either: Index) -> None:
@@ -222,7 +222,7 @@ def test_code_keeps_its_indents(either: Index) -> None:
         assert (await text("water")).startswith("def put(fire):\n    if fire:\n        return water\n# more")
         assert (await text("hydrant valve")).endswith("\nclass Hydrant:\n    valve = 'gun'\n    hose = 1")
 
-    asked(server(either), scenario)
+    asked(create_server(either), scenario)
 
 
 def test_a_search_without_hits_has_no_note(news: Index) -> None:
@@ -230,7 +230,7 @@ def test_a_search_without_hits_has_no_note(news: Index) -> None:
         found = await call(client, "search", query="qqzz")
         assert (found["passages"], found.keys()) == ([], {"session", "learned", "passages"})
 
-    asked(server(news), scenario)
+    asked(create_server(news), scenario)
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ def test_wrong_arguments_are_the_tool_s_errors(
         assert not [part for part in said if part not in text_of(result)], text_of(result)
         assert (await call(client, "search", query="fire"))["passages"]
 
-    asked(server(news), scenario)
+    asked(create_server(news), scenario)
 
 
 def test_a_missing_package_is_named_with_its_extra() -> None:
