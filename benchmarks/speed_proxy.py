@@ -14,8 +14,8 @@ from flask import Flask, Response, request
 
 from resift.cli.http_server import HttpServer, bind
 from resift.plugin.opensearch.client import call_for_text, connect
-from resift.reranker.access.requests import Keys
-from resift.reranker.api import as_text
+from resift.reranker.access.requests import ApiKeys
+from resift.reranker.api import escaped_text
 from resift.service.config import Config
 
 
@@ -23,7 +23,7 @@ def proxy(engine: str) -> Flask:
     """Create the application."""
     app, client = Flask(__name__), connect(engine, 30)
     config = app.config["RESIFT"] = Config()  # the HTTP server reads the limits of requests
-    app.extensions["resift_keys"] = Keys.from_config(config)  # and lets callers take turns, by their keys
+    app.extensions["resift_keys"] = ApiKeys.from_config(config)  # and lets callers take turns, by their keys
 
     @app.get("/healthz")
     def healthz() -> str:
@@ -36,7 +36,7 @@ def proxy(engine: str) -> Flask:
 
     @app.post("/v1/rewrite")
     def rewrite() -> dict[str, str]:
-        return {"body": as_text(json.dumps(request.get_json()["body"]).encode())}
+        return {"body": escaped_text(json.dumps(request.get_json()["body"]).encode())}
 
     return app
 

@@ -20,7 +20,7 @@ from resift.errors import ResiftError
 from resift.feedback.methods import METHODS
 from resift.query.limits import MAX_DEPTH, MAX_QUERY_VALUES
 from resift.reranker import api, collector, reviews_api
-from resift.reranker.access.keys import OPEN, SCOPES, scope_of
+from resift.reranker.access.keys import OPEN, SCOPES, required_scope
 from resift.reranker.collector import MAX_ITEM_BYTES, MAX_ITEMS, MAX_ITEMS_PER_MINUTE
 from resift.reranker.request_bodies import (
     BatchRequest,
@@ -238,7 +238,7 @@ def document() -> Schema:
 
 
 def _operation(endpoint: str, operation: Operation) -> Schema:
-    scope, path, name = scope_of(endpoint), operation.call.split()[1], endpoint.rpartition(".")[2]
+    scope, path, name = required_scope(endpoint), operation.call.split()[1], endpoint.rpartition(".")[2]
     views = {"api": api, "reviews": reviews_api}.get(endpoint.partition(".")[0], collector)
     summary, _, description = _description(operation.about or getattr(views, name).__doc__).partition("\n\n")
     statuses = {"403", *operation.errors.split()}

@@ -21,7 +21,7 @@ from resift.cli.http_worker import ENDING
 from resift.errors import BadInput
 from resift.plugin.addresses import is_cluster, without_credentials
 from resift.reranker import Config, create_app
-from resift.reranker.request_log import formatter, log_to_stderr
+from resift.reranker.request_log import log_formatter, log_to_stderr
 
 
 class HttpServer(BaseApplication):  # type: ignore[misc]
@@ -102,7 +102,7 @@ class _Log(Logger):  # type: ignore[misc]
         """
         super().setup(cfg)
         for handler in self.error_log.handlers:
-            handler.setFormatter(formatter(Config.from_environment().log))
+            handler.setFormatter(log_formatter(Config.from_environment().log))
 
 
 class _Arbiter(Arbiter):  # type: ignore[misc]

@@ -33,9 +33,9 @@ from waitress.task import ErrorTask, WSGITask
 from resift.cli.lanes import Lanes
 from resift.errors import DeadlineExceeded, RequestTimeout, ResiftError, TooBusy
 from resift.memory import release_memory
-from resift.reranker.access.requests import REQUEST_ID_HEADER, Keys, request_id
+from resift.reranker.access.requests import REQUEST_ID_HEADER, ApiKeys, request_id
 from resift.reranker.queueing import LONGEST_WAIT, WAITED
-from resift.reranker.request_log import http_error, identified
+from resift.reranker.request_log import error_body, http_error
 
 KEEP_ALIVE = 30.0  # seconds after which a connection without a request is closed
 CONNECTIONS = 1000  # maximum number of concurrent connections of a process
@@ -165,7 +165,7 @@ class _Listener(TcpWSGIServer):  # type: ignore[misc]
         self, app: Any, channels: dict[int, Any], settings: Any, bound: Any, limits: _ConnectionLimits
     ) -> None:
         self._limits = limits
-        keys: Keys = app.extensions["resift_keys"]
+        keys: ApiKeys = app.extensions["resift_keys"]
 
         def caller_of(connection: Connection) -> Hashable:
             headers = getattr(connection.requests[0], "headers", None) or {}
@@ -315,7 +315,7 @@ class _InvalidRequestResponse(ErrorTask):  # type: ignore[misc]
         status = HTTPStatus(400 if error.code == 501 else error.code)
         details = http_error(status, f"{status.phrase}: {error.body}", getattr(self.request, "path", ""), max_body)
         id = _request_id(self.request)
-        body = _json_bytes(identified(**details, id=id))
+        body = _json_bytes(error_body(**details, id=id))
         self.status = f"{status.value} {status.phrase}"
         self.response_headers += [("Content-Type", "application/json"), (REQUEST_ID_HEADER, id)]
         self.set_close_on_finish()
@@ -495,7 +495,7 @@ class Connection(HTTPChannel):  # type: ignore[misc]
         with self.outbuf_lock:
             if not self.response_started:
                 id = _request_id(self.requests[0] if self.requests else self.request)
-                body = _json_bytes(identified(error.to_dict(), id))
+                body = _json_bytes(error_body(error.to_dict(), id))
                 retry_after = f"Retry-After: {_RETRY_SECONDS}\r\n" if isinstance(error, TooBusy) else ""
                 head = (
                     f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\nContent-Type: application/json\r\n"

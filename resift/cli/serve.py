@@ -105,11 +105,11 @@ def run(settings: Mapping[str, str], host: str, port: int, workers: int) -> None
 
 def _require_keys_beyond_this_machine(host: str) -> None:
     from resift.plugin.addresses import is_loopback
-    from resift.reranker.access.requests import Keys
+    from resift.reranker.access.requests import ApiKeys
     from resift.service.config import Config
 
     config = Config.from_environment()
-    if Keys.from_config(config).required:
+    if ApiKeys.from_config(config).required:
         return
     if not is_loopback(host.strip("[]")):
         raise BadInput(

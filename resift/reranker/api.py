@@ -71,10 +71,10 @@ def to_json(value: Any) -> bytes:
         return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
     except orjson.JSONEncodeError:
         # Documents may contain lone surrogates. The standard library writes them as escape sequences.
-        return json.dumps(value, default=_plain).encode()
+        return json.dumps(value, default=_json_default).encode()
 
 
-def _plain(value: Any) -> Any:
+def _json_default(value: Any) -> Any:
     return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else DefaultJSONProvider.default(value)
 
 
@@ -84,15 +84,15 @@ def current_service() -> SearchService:
     return service
 
 
-def read_body(kind: type[S], data: bool = False, raw: bytes | None = None) -> S:
+def read_body(kind: type[S], fast: bool = False, raw: bytes | None = None) -> S:
     """Parse the JSON body of the current request, and return it as an instance of a type that validates it.
 
-    Search bodies are parsed by Python's standard library. orjson is faster, but it rounds integers of more than 64 bits
-    and drops duplicate keys of an object, which could change the query.
+    By default, Python's standard library parses the body. orjson is faster, but it rounds integers of more than 64 bits
+    and drops duplicate keys of an object, which could change the query in a search body.
 
     Args:
         kind: The type of the body, such as FeedbackRequest. It declares the fields and their limits.
-        data: Whether the body contains only texts or vectors, so that orjson can parse it safely.
+        fast: Whether to parse the body with orjson. This is safe if the body contains only texts or vectors.
         raw: The bytes of the body, if they have already been read from the request.
 
     Raises:
@@ -100,7 +100,7 @@ def read_body(kind: type[S], data: bool = False, raw: bytes | None = None) -> S:
         BadInput: If a field is unknown, missing or out of range.
         TextTooLong: If a text is longer than the settings allow.
     """
-    body = schema.read_struct(kind, _json_value(data, dict, "a JSON object", raw))
+    body = schema.read_struct(kind, _parse_request_json(fast, dict, "a JSON object", raw))
     for name in set(body.__struct_fields__).difference(_TRUNCATED_FIELDS):
         if isinstance(text := getattr(body, name), str):
             schema.check_text(name, text, _max_text())
@@ -118,11 +118,11 @@ def read_items() -> list[Any]:
     Raises:
         MalformedJson: If the body is not a JSON array.
     """
-    items: list[Any] = _json_value(True, list, "a JSON array")
+    items: list[Any] = _parse_request_json(True, list, "a JSON array")
     return items
 
 
-def _json_value(fast: bool, kind: type, expected: str, raw: bytes | None = None) -> Any:
+def _parse_request_json(fast: bool, kind: type, expected: str, raw: bytes | None = None) -> Any:
     """Parse the body of the current HTTP request as JSON, and check that the value is a list or an object.
 
     Args:
@@ -139,7 +139,7 @@ def _json_value(fast: bool, kind: type, expected: str, raw: bytes | None = None)
     check_json_size("body", raw)
     excerpt = raw[:100].decode("utf-8", "replace")
     try:
-        body = _parsed_fast(raw) if fast else parse_strict("body", raw)
+        body = _parse_fast(raw) if fast else parse_strict("body", raw)
     except (ValueError, RecursionError) as error:
         if isinstance(error, MalformedJson):
             raise
@@ -176,13 +176,13 @@ def _raw_body() -> bytes:
     return raw
 
 
-def _parsed_fast(raw: bytes) -> Any:
-    """Parse JSON with orjson, or with Python's standard library if orjson fails.
+def _parse_fast(raw: bytes) -> Any:
+    """Parse a JSON text with orjson, or with Python's standard library if orjson fails.
 
     The standard library accepts more encodings and lone surrogates, and its error messages are easier to understand.
 
     Args:
-        raw: The JSON text.
+        raw: The JSON text, as bytes.
     """
     try:
         return orjson.loads(raw)
@@ -190,10 +190,10 @@ def _parsed_fast(raw: bytes) -> Any:
         return parse_strict("body", raw)
 
 
-def texts(name: str, value: str | Sequence[str | TextObject | None], truncate: bool) -> list[str]:
-    """Return the texts in a field of a request as a list, after checking the length of each text.
+def checked_texts(name: str, value: str | Sequence[str | TextObject | None], truncate: bool) -> list[str]:
+    """Return the texts in a field of a request as a list, after checking or repairing each text.
 
-    Null becomes an empty text.
+    A null value becomes an empty text.
 
     Args:
         name: The name of the field, for error messages.
@@ -238,7 +238,7 @@ def embeddings() -> dict[str, Any]:
     Only models of the kind word2doc encode queries and documents differently. To encode their queries, set `input_type`
     to `query`.
     """
-    body, model = read_body(EmbeddingsRequest, data=True), current_service().model
+    body, model = read_body(EmbeddingsRequest, fast=True), current_service().model
     check_model(body.model, model)
     if body.dimensions not in (None, model.dim):
         message = f"vectors cannot have {body.dimensions} dimensions"
@@ -271,7 +271,7 @@ def _encode_texts(model: Model, body: EmbeddingsRequest) -> Floats:
         if isinstance(item, list):
             message = f"input[{position}] is a list, but model {model.name} encodes texts"
             raise BadInput(message, value=item, expected="a string")
-    strings = texts("input", cast("list[str | TextObject | None]", items), body.truncate)
+    strings = checked_texts("input", cast("list[str | TextObject | None]", items), body.truncate)
     if body.input_type == "query" and strings:
         return np.stack([model.encode_query(text) for text in strings])
     return model.encode(strings)
@@ -308,9 +308,9 @@ def rerank() -> dict[str, Any]:
     The search engine is not involved, and its scores are not used. To combine similarities with the engine's scores,
     use `POST /v1/rewrite`.
     """
-    body, service = read_body(RerankRequest, data=True), current_service()
+    body, service = read_body(RerankRequest, fast=True), current_service()
     check_model(body.model, service.model)
-    documents = texts("documents", body.documents, body.truncate)
+    documents = checked_texts("documents", body.documents, body.truncate)
     late = service.served_reranker.get(body.method)
     if body.method == "dynamax":
         check_dynamax_pairs(body.query, documents)
@@ -325,13 +325,13 @@ def rerank() -> dict[str, Any]:
         check_word_pairs(body.query, documents)
         relevance = late.scores(body.query, documents)
     order = np.argsort(-relevance, kind="stable")[: body.top_n].tolist()
-    results = [_result(position, float(relevance[position])) for position in order]
+    results = [_ranked_document(position, float(relevance[position])) for position in order]
     if body.return_documents:
         results = [{**result, "document": {"text": documents[result["index"]]}} for result in results]
     return {"model": service.model.name, "results": results}
 
 
-def _result(index: int, relevance: float) -> dict[str, Any]:
+def _ranked_document(index: int, relevance: float) -> dict[str, Any]:
     """Return a ranked document in the format of Cohere's rerank API.
 
     The relevance is rounded to six digits, and values below 0.0001 become zero. ML Commons rejects numbers with an
@@ -406,7 +406,7 @@ def rewrite() -> dict[str, Any]:
     service is overloaded, requests that have waited longer than 0.3 s are answered without rewriting.
     """
     raw, service, headers = _raw_body(), current_service(), engine_headers()
-    if (unchanged := _unparsed(raw)) is not None:
+    if (unchanged := _unchanged_response(raw)) is not None:
         return unchanged
     body = read_body(RewriteRequest, raw=raw)
     check_model(body.model, service.model)
@@ -424,15 +424,16 @@ def rewrite() -> dict[str, Any]:
     if body.hide_vectors and info is not None and info.model is not None:
         rewritten = _without_vectors(rewritten)
     return {
-        "body": as_text(to_json(rewritten)) if body.as_text else rewritten,
+        "body": escaped_text(to_json(rewritten)) if body.as_text else rewritten,
         "resift": _rewriting_report(outcome, reason, is_changed),
     }
 
 
-def _unparsed(raw: bytes) -> dict[str, Any] | None:
-    """Return the response to a rewriting request whose search body certainly stays unchanged, without parsing the body.
+def _unchanged_response(raw: bytes) -> dict[str, Any] | None:
+    """Return the response to a request for rewriting if it is certain that the search body stays unchanged.
 
-    This is the case if the search has no session and no options, and its index has no vectors of Resift.
+    The search body is not parsed, which saves time. It certainly stays unchanged if it contains no session and no
+    options, and if the index has no vectors of Resift.
 
     Args:
         raw: The JSON text of the request.
@@ -446,7 +447,7 @@ def _unparsed(raw: bytes) -> dict[str, Any] | None:
     try:
         body = msgspec.json.decode(raw, type=UnparsedRewriteRequest)
         text = bytes(body.body)
-        as_string = as_text(text)
+        as_string = escaped_text(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None  # the request is malformed: the caller parses it and reports the error
     if not text.startswith(b"{"):
@@ -460,10 +461,10 @@ def _unparsed(raw: bytes) -> dict[str, Any] | None:
 
 
 def _rewriting_report(outcome: Outcome, reason: str, is_changed: bool = False) -> dict[str, Any]:
-    """Record the outcome of a rewriting in the metrics, and describe it in the response.
+    """Count the outcome of rewriting a search in the metrics, and return its description for the response.
 
     Args:
-        outcome: The outcome of the rewriting.
+        outcome: The outcome of rewriting the search.
         reason: The reason why the whole search or a part of it was left unchanged, or "".
         is_changed: Whether the search body was changed.
 
@@ -475,13 +476,13 @@ def _rewriting_report(outcome: Outcome, reason: str, is_changed: bool = False) -
     return {**report, "reason": reason} if reason else report
 
 
-def as_text(body: bytes) -> str:
-    """Decode a search body from bytes of JSON to a string, in which each ``$`` is written as an escape sequence.
+def escaped_text(body: bytes) -> str:
+    """Convert a JSON text from bytes to a string, and write each ``$`` as an escape sequence.
 
     Without the escape, ML Commons would replace ``${name}`` in the string with a parameter.
 
     Args:
-        body: The search body.
+        body: The search body, as JSON in UTF-8.
     """
     return body.decode().replace("$", "\\u0024")
 

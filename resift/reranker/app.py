@@ -16,7 +16,7 @@ from resift.encoders.registry import load_model
 from resift.errors import EngineError, EngineUnavailable, QuotaExceeded, ResiftError
 from resift.reranker.access.requests import (
     PAGE_POLICY,
-    Keys,
+    ApiKeys,
     add_metrics,
     add_request_ids,
     count_ubi,
@@ -27,7 +27,7 @@ from resift.reranker.access.requests import (
 from resift.reranker.api import JsonProvider, api
 from resift.reranker.collector import Collector, ubi
 from resift.reranker.queueing import MAX_WAIT, longest_wait
-from resift.reranker.request_log import http_error, identified
+from resift.reranker.request_log import error_body, http_error
 from resift.reranker.reviews_api import reviews
 from resift.service.config import Config
 from resift.service.connect import open_engine, open_session_store, open_ubi_log, ubi_address
@@ -91,7 +91,7 @@ def create_app(config: Config | None = None, *, engine: Engine | None = None, mo
     add_request_ids(app)
     add_metrics(app)
     # These check the host, the origin and the API key of each request.
-    keys = app.extensions["resift_keys"] = Keys.from_config(config)
+    keys = app.extensions["resift_keys"] = ApiKeys.from_config(config)
     protect_browsers(app, keys, config.hosts, config.cors)
     require_keys(app, keys)
     _add_pages(app, keys)
@@ -106,12 +106,12 @@ def _add_errors(app: Flask) -> None:
         # To clients, an internal error of the engine is the same as an engine that is unavailable.
         failed = isinstance(error, EngineError) and error.status >= 500
         headers = {"Retry-After": str(error.seconds)} if isinstance(error, QuotaExceeded) else {}
-        return identified(error.to_dict()), EngineUnavailable.status if failed else error.status, headers
+        return error_body(error.to_dict()), EngineUnavailable.status if failed else error.status, headers
 
     @app.errorhandler(HTTPException)
     def handle_http_error(error: HTTPException) -> Response:
         status = error.code or 500
-        body = identified(**http_error(status, error.name, request.path, app.config["MAX_CONTENT_LENGTH"]))
+        body = error_body(**http_error(status, error.name, request.path, app.config["MAX_CONTENT_LENGTH"]))
         response = Response(json.dumps(body), status, content_type="application/json")
         methods = getattr(error, "valid_methods", None)
         if methods:
@@ -123,10 +123,10 @@ def _add_errors(app: Flask) -> None:
         log.exception("request to %s failed", request.path)
         # The exception's message is left out, since it may quote documents or addresses.
         message = "internal error; see the log of the service"
-        return identified({"code": "internal_error", "message": message}), 500
+        return error_body({"code": "internal_error", "message": message}), 500
 
 
-def _add_pages(app: Flask, keys: Keys) -> None:
+def _add_pages(app: Flask, keys: ApiKeys) -> None:
     """Register the routes for health checks, the description of the API, and the HTML pages.
 
     Args:

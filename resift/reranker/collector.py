@@ -48,7 +48,7 @@ class Collector:
         self.log, self.quotas, self.clock = log, quotas, clock
         self._counts: TtlCache[int] = TtlCache(_MAX_CLIENTS, 60.0, clock)
 
-    def take(self, kind: str, items: Sequence[Any], key: str | None = None) -> Counter[str]:
+    def store(self, kind: str, items: Sequence[Any], key: str | None = None) -> Counter[str]:
         """Store the user events or queries of a request in the log, and drop the items that are not valid.
 
         Items without a valid timestamp, or with a timestamp in the future, get the current time.
@@ -75,14 +75,14 @@ class Collector:
         outcomes: Counter[str] = Counter(too_many=max(0, len(items) - MAX_ITEMS))
         by_client: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for item in items[:MAX_ITEMS]:
-            fault = _fault(kind, item)
+            fault = _rejection_reason(kind, item)
             if fault:
                 outcomes[fault] += 1
             else:
                 by_client[str(item.get("client_id") or item.get("session_id") or "")].append(item)
         accepted: list[dict[str, Any]] = []
         for client, client_items in by_client.items():
-            allowed = self._allowed(kind, key, client, len(client_items))
+            allowed = self._count_below_limit(kind, key, client, len(client_items))
             outcomes["flood"] += len(client_items) - allowed
             accepted += client_items[:allowed]
         now = self.clock()
@@ -98,8 +98,10 @@ class Collector:
         outcomes.update(refused=refused, stored=len(timed) - refused)
         return +outcomes
 
-    def _allowed(self, kind: str, key: str | None, client: str, count: int) -> int:
+    def _count_below_limit(self, kind: str, key: str | None, client: str, count: int) -> int:
         """Return how many new events or queries of a client may be stored without exceeding the limit per minute.
+
+        The new events or queries are counted, so that they reduce the results of later calls.
 
         Args:
             kind: ``EVENTS`` or ``QUERIES``.
@@ -113,7 +115,7 @@ class Collector:
         return max(0, min(count, MAX_ITEMS_PER_MINUTE - before))
 
 
-def _fault(kind: str, item: Any) -> str:
+def _rejection_reason(kind: str, item: Any) -> str:
     """Return the reason why an event or query cannot be stored, or "" if it is valid.
 
     Args:
@@ -137,18 +139,18 @@ def _fault(kind: str, item: Any) -> str:
 @ubi.post("/ubi_events")
 def events() -> dict[str, Any]:
     """Store user events, such as clicks on hits. The format is that of ubi.js (User Behavior Insights 1.3)."""
-    return _store(EVENTS)
+    return _store_request(EVENTS)
 
 
 @ubi.post("/ubi_queries")
 def queries() -> dict[str, Any]:
     """Store the queries of users, to which their events refer. The format is that of ubi.js (UBI 1.3)."""
-    return _store(QUERIES)
+    return _store_request(QUERIES)
 
 
-def _store(kind: str) -> dict[str, Any]:
+def _store_request(kind: str) -> dict[str, Any]:
     collector: Collector = current_app.extensions["collector"]
-    outcomes = collector.take(kind, read_items(), current_caller().name)
+    outcomes = collector.store(kind, read_items(), current_caller().name)
     for outcome, items in outcomes.items():
         count_ubi(f"{kind}_{outcome}", items)
     stored = outcomes.pop("stored", 0)

@@ -28,9 +28,9 @@ _LOG_SECONDS = 10.0
 
 
 def is_late() -> bool:
-    """Return whether the current HTTP request has waited too long for a free thread.
+    """Return whether the current HTTP request waited so long for a thread that its search must not be rewritten.
 
-    The search body of such a request is returned without rewriting, because the cluster would not wait long enough.
+    The cluster stops waiting for the service after a short time. A late search body is therefore returned unchanged.
     """
     return bool(request.environ.get(WAITED, 0.0) > MAX_WAIT)
 
@@ -60,7 +60,7 @@ def has_no_options(body: bytes) -> bool:
 
 
 class LongestWait:
-    """The longest time that a request had to wait for a thread in the last few seconds.
+    """A record of the longest time that a request had to wait for a thread in the last few seconds.
 
     Args:
         clock: A function that returns the time in seconds.
@@ -72,20 +72,20 @@ class LongestWait:
         self._current = self._previous = 0.0
 
     def add(self, seconds: float) -> None:
-        """Record how long a request waited for a thread, when it got the thread.
+        """Record how long a request waited for its thread.
 
         Args:
-            seconds: The time in seconds.
+            seconds: The waiting time in seconds.
         """
-        self._turn()
+        self._start_window_if_due()
         self._current = max(self._current, seconds)
 
     def get(self) -> float:
         """Return the longest time, in seconds, that a request waited for a thread in the last two to four seconds."""
-        self._turn()
+        self._start_window_if_due()
         return max(self._current, self._previous)
 
-    def _turn(self) -> None:
+    def _start_window_if_due(self) -> None:
         age = self._clock() - self._began
         if age > _WINDOW:
             self._previous = self._current if age <= 2 * _WINDOW else 0.0
@@ -93,7 +93,7 @@ class LongestWait:
 
 
 class RateLimitedLog:
-    """Logs how often something happened, with one message in ten seconds at most.
+    """A log that counts events of the same kind, and writes at most one message in ten seconds about them.
 
     Args:
         message: The message, with a placeholder for the number of events, and further placeholders for values of the

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 """Logs one line per request, if the service logs as JSON."""
 
 
-def identified(error: dict[str, Any], id: str | None = None) -> dict[str, Any]:
+def error_body(error: dict[str, Any], id: str | None = None) -> dict[str, Any]:
     """Return the JSON body of an error response: the error, with the id of the request.
 
     Args:
@@ -45,7 +45,7 @@ def http_error(status: int, name: str, path: str, max_body: int) -> dict[str, An
 
     Returns:
         An object whose key ``error`` contains the error's ``code``, ``message``, ``value`` and ``expected``. It has the
-        form of the keyword arguments of :func:`identified`.
+        form of the keyword arguments of :func:`error_body`.
     """
     expected = f"at most {max_body} bytes" if status == 413 else "see /openapi.json"
     code = _CODES.get(status, "http_error")
@@ -71,7 +71,7 @@ class JsonLines(logging.Formatter):
             "message": record.getMessage(),
             **getattr(record, "fields", {}),
         }
-        if (id := _id_of(record)) is not None:
+        if (id := _request_id_of(record)) is not None:
             line["request_id"] = id
         if record.exc_info:
             line["trace"] = "".join(traceback.format_exception(*record.exc_info))
@@ -89,11 +89,11 @@ class TextLines(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """Return the first line of a log record, with the id of the request if there is one."""
-        line, id = super().formatMessage(record), _id_of(record)
+        line, id = super().formatMessage(record), _request_id_of(record)
         return line if id is None else f"{line} [request {id}]"
 
 
-def _id_of(record: logging.LogRecord) -> str | None:
+def _request_id_of(record: logging.LogRecord) -> str | None:
     """Return the id of the HTTP request during which a log record was created, or None if there was no request.
 
     In records from background threads, the id is the attribute ``request_id``.
@@ -102,8 +102,8 @@ def _id_of(record: logging.LogRecord) -> str | None:
     return id
 
 
-def formatter(kind: str) -> logging.Formatter:
-    """Return the log formatter for a log format.
+def log_formatter(kind: str) -> logging.Formatter:
+    """Return the formatter that writes log records in a log format.
 
     Args:
         kind: The log format, ``text`` or ``json``.
@@ -118,7 +118,7 @@ def log_to_stderr(kind: str) -> None:
         kind: The log format, ``text`` or ``json``. The format ``json`` also writes a line for each request.
     """
     handler = logging.StreamHandler()
-    handler.setFormatter(formatter(kind))
+    handler.setFormatter(log_formatter(kind))
     logging.getLogger().addHandler(handler)
     # opensearch-py logs each failed attempt with a stack trace. If all attempts fail, Resift raises its own error.
     logging.getLogger("opensearch").propagate = False

@@ -26,10 +26,11 @@ reviews = Blueprint("reviews", __name__, url_prefix="/v1/reviews")
 
 
 @reviews.before_request
-def check() -> None:
-    """Reject requests from other machines if the service has no API keys.
+def require_permission() -> None:
+    """Reject the current request if its caller has no permission to use reviews.
 
-    Flask calls this function before each request to a route for reviews.
+    If the service has no API keys, only callers on this machine have this permission. Flask calls this function before
+    each request to a route for reviews.
     """
     if {"review", "admin"}.isdisjoint(current_caller().scopes):
         raise Forbidden(
@@ -37,8 +38,8 @@ def check() -> None:
         )
 
 
-def _open(id: str, reload: bool = False) -> Review:
-    """Return the review with an id, after checking that the caller of the current request may search its index.
+def _open_permitted_review(id: str, reload: bool = False) -> Review:
+    """Open a review, after checking that the caller of the current request may search the review's index.
 
     Args:
         id: The id of the review.
@@ -72,7 +73,7 @@ def _may_search(index: str) -> bool:
     return True
 
 
-def _by(name: str) -> str:
+def _author(name: str) -> str:
     """Return the name to store as the author of judgements in a review.
 
     Args:
@@ -100,13 +101,13 @@ def begin_review(review: str) -> dict[str, Any]:
     search = Search(index=body.index, query=body.topic, filter=body.query, headers=engine_headers())
     service.require_allowed(replace(search, listed_only=not current_caller().may_send_bodies))
     settings = ReviewSettings(body.topic, body.query, body.fields, body.target)
-    return review_response(service.reviews.begin(review, body.index, settings, _by(body.by)))
+    return review_response(service.reviews.begin(review, body.index, settings, _author(body.by)))
 
 
 @reviews.get("/<review>")
 def get_review(review: str) -> dict[str, Any]:
     """Return the settings and the progress of the review with this id, and whether the review may stop."""
-    return review_response(_open(review))
+    return review_response(_open_permitted_review(review))
 
 
 @reviews.delete("/<review>")
@@ -114,7 +115,7 @@ def delete_review(review: str) -> dict[str, Any]:
     """Delete the review with this id and all its judgements. The documents stay in their index."""
     service = current_service()
     index = service.reviews.index(review)
-    # _open would fail if the index was deleted.
+    # _open_permitted_review would fail if the index was deleted.
     if not _may_search(index):
         raise index_not_served(index)
     service.reviews.delete(review)
@@ -130,14 +131,14 @@ def next_batch(review: str) -> dict[str, Any]:
     whose name is in the field `by`. A reservation ends when the reader releases the documents, or has not judged any
     document for half an hour. At most 100 documents are reserved for a reader.
     """
-    body, opened, engine = read_body(BatchRequest), _open(review), current_service().engine
-    by, source = _by(body.by), MODEL if body.model else PERSON
+    body, opened, engine = read_body(BatchRequest), _open_permitted_review(review), current_service().engine
+    by, source = _author(body.by), MODEL if body.model else PERSON
     index, headers = opened.first_event["index"], engine_headers()
     ids = opened.sample(body.size or 10, by) if body.sample else opened.next(body.size, by, source)
     contents = engine.documents(index, ids, headers) if ids else {}
     # Documents may be missing because the caller has no right to read them, or because they were deleted.
     if len(contents) < len(ids) and not body.sample and len(engine.documents(index, ids)) < len(ids):
-        opened = _open(review, reload=True)
+        opened = _open_permitted_review(review, reload=True)
         ids = opened.next(body.size, by, source)
         contents = engine.documents(index, ids, headers) if ids else {}
     words = opened.reasons(contents, headers=headers)
@@ -154,7 +155,7 @@ def judge(review: str) -> dict[str, Any]:
     """
     body = read_body(JudgementsRequest)
     source = MODEL if body.model else PERSON
-    progress = _open(review).judge(body.relevant, body.irrelevant, _by(body.by), source)
+    progress = _open_permitted_review(review).judge(body.relevant, body.irrelevant, _author(body.by), source)
     return {"progress": progress_response(progress)}
 
 
@@ -167,7 +168,7 @@ def undo_judgement(review: str) -> dict[str, Any]:
     Only judgements with the same API key can be undone, unless the key has the scope `admin`.
     """
     body = read_body(UndoRequest)
-    progress = _open(review).undo(_by(body.by), MODEL if body.model else PERSON)
+    progress = _open_permitted_review(review).undo(_author(body.by), MODEL if body.model else PERSON)
     return {"progress": progress_response(progress)}
 
 
@@ -180,8 +181,8 @@ def release_documents(review: str) -> dict[str, Any]:
     Only documents that were reserved with the API key of this request are released, unless the key has the scope
     `admin`.
     """
-    by = _by(read_body(ReaderRequest).by)
-    return {"review": review, "released": len(_open(review).release(by))}
+    by = _author(read_body(ReaderRequest).by)
+    return {"review": review, "released": len(_open_permitted_review(review).release(by))}
 
 
 @reviews.get("/<review>/export")
@@ -191,7 +192,7 @@ def export_review(review: str) -> Response:
     The query parameter `format` is `csv` (default), `ris` or `qrels` for the judgements, or `json` for the log, which
     has one JSON object per line.
     """
-    format, opened = request.args.get("format", "csv"), _open(review)
+    format, opened = request.args.get("format", "csv"), _open_permitted_review(review)
     if format == "json":
         return Response((to_json(event) + b"\n" for event in opened.audit()), mimetype="application/x-ndjson")
     parts = opened.export_parts(format, engine_headers())

@@ -22,7 +22,7 @@ from resift.plugin.cluster.installation import Installation
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations.doctor import status_rows
 from resift.plugin.operations.status_row import StatusRow
-from resift.reranker.api import as_text
+from resift.reranker.api import escaped_text
 
 BIG = 2**63 - 1
 FIRE = {"multi_match": {"query": "fire", "fields": ["title", "text"]}}
@@ -32,7 +32,7 @@ Answer = Callable[[dict[str, Any]], tuple[int, str]]  # the response of the serv
 
 def rewritten(change: Callable[[dict[str, Any]], Any]) -> Answer:
     """Return a function that answers as ``/v1/rewrite``, with a changed body."""
-    return lambda asked: (200, json.dumps({"body": as_text(json.dumps(change(asked["body"])).encode())}))
+    return lambda asked: (200, json.dumps({"body": escaped_text(json.dumps(change(asked["body"])).encode())}))
 
 
 class Rewriter(ThreadingHTTPServer):

@@ -26,7 +26,7 @@ from resift.embedded.engine import SqliteEngine
 from resift.ingest.indexing import DeadLetters
 from resift.ingest.readers import BadLine
 from resift.reranker import Config, create_app
-from resift.reranker.access.keys import OPEN, SCOPE_OF, SCOPES, KeyFile, scope_of
+from resift.reranker.access.keys import OPEN, SCOPE_OF, SCOPES, KeyFile, required_scope
 from resift.service.connect import open_session_store
 
 DOCUMENTS = {"1": "fire in the bush", "2": "fire of the army", "3": "rain in the forest"}
@@ -73,7 +73,7 @@ def test_every_endpoint_names_its_scope(app: Flask) -> None:
     assert {endpoint for endpoint, _, _ in endpoints(app)} == set(SCOPE_OF)
     # Whole search bodies are not a separate endpoint.
     assert set(SCOPE_OF.values()) == {*SCOPES, OPEN} - {"body"}
-    assert scope_of("an endpoint of tomorrow") == "admin"
+    assert required_scope("an endpoint of tomorrow") == "admin"
 
 
 def test_scopes_are_documented(app: Flask) -> None:
@@ -82,7 +82,7 @@ def test_scopes_are_documented(app: Flask) -> None:
             continue
         name = re.sub(r"[_.](\w)", lambda found: found[1].upper(), endpoint.removeprefix("api."))
         described = [scopes for either in OPERATIONS[name][2]["security"] for scopes in either.values() if scopes]
-        wanted = scope_of(endpoint)
+        wanted = required_scope(endpoint)
         assert {scope for scopes in described for scope in scopes} == (set() if wanted == OPEN else {wanted}), endpoint
 
 
@@ -97,7 +97,7 @@ def test_a_key_opens_what_its_scope_names_and_nothing_else(app: Flask, keys: Key
     key = keys.create("one", [given])
     app = create_app(app.config["RESIFT"], engine=app.extensions["resift"].engine, model=app.extensions["resift"].model)
     for endpoint, method, path in endpoints(app):
-        wanted = scope_of(endpoint)
+        wanted = required_scope(endpoint)
         json = {} if method in ("POST", "PUT") else None
         for headers in ({"X-Api-Key": key}, {"Authorization": f"Bearer {key}"}, {"Authorization": f"bearer  {key} "}):
             with app.test_client().open(path, method=method, json=json, headers=headers) as answer:
@@ -122,7 +122,7 @@ def test_a_key_opens_what_its_scope_names_and_nothing_else(app: Flask, keys: Key
 )
 def test_nothing_is_done_without_a_known_key(app: Flask, headers: dict[str, str]) -> None:
     for endpoint, method, path in endpoints(app):
-        if scope_of(endpoint) != OPEN:
+        if required_scope(endpoint) != OPEN:
             answer = app.test_client().open(
                 path, method=method, json={} if method in ("POST", "PUT") else None, headers=headers
             )
@@ -139,7 +139,7 @@ def test_each_method_of_each_path_is_open_to_its_scope_alone(app: Flask, keys: K
     key = keys.create("one", [caller]) if caller in SCOPES else UNKNOWN
     headers = {} if caller == "nobody" else {"X-Api-Key": key}
     app = create_app(app.config["RESIFT"], engine=app.extensions["resift"].engine, model=app.extensions["resift"].model)
-    scopes = {(path, method): scope_of(endpoint) for endpoint, method, path in endpoints(app)}
+    scopes = {(path, method): required_scope(endpoint) for endpoint, method, path in endpoints(app)}
     scopes |= {(path, "HEAD"): scope for (path, method), scope in scopes.items() if method == "GET"}
     for path in {path for path, _ in scopes}:
         for method in METHODS:

@@ -59,44 +59,44 @@ def objects(log: UbiLog) -> list[str]:
 
 
 def test_what_ubi_js_sends_is_stored(collector: Collector, log: UbiLog) -> None:
-    assert collector.take(EVENTS, [event("click", "A1", 1)]) == {"stored": 1}
-    assert collector.take(QUERIES, [query()]) == {"stored": 1}
+    assert collector.store(EVENTS, [event("click", "A1", 1)]) == {"stored": 1}
+    assert collector.store(QUERIES, [query()]) == {"stored": 1}
     (found,) = log.scan()
     assert (found.action, found.client, found.object, found.at) == ("click", "anna", "A1", NOW)
     assert log.queries(["q1"])["q1"].text == "fire"
 
 
 def test_a_key_stores_no_more_than_its_quota_of_a_day(collector: Collector, log: UbiLog, clock: Clock) -> None:
-    assert collector.take(EVENTS, [event("click", name, 1) for name in "ab"], "shop") == {"stored": 2}
+    assert collector.store(EVENTS, [event("click", name, 1) for name in "ab"], "shop") == {"stored": 2}
     with pytest.raises(QuotaExceeded, match="'shop' has reached its daily limit of marks"):
-        collector.take(QUERIES, [query()], "shop")
+        collector.store(QUERIES, [query()], "shop")
     assert len(objects(log)) == 2
-    assert collector.take(EVENTS, [event("click", "c", 1)], "other") == {"stored": 1}
-    assert collector.take(EVENTS, [event("click", "d", 1)] * 3) == {"stored": 3}  # without an API key
+    assert collector.store(EVENTS, [event("click", "c", 1)], "other") == {"stored": 1}
+    assert collector.store(EVENTS, [event("click", "d", 1)] * 3) == {"stored": 3}  # without an API key
     large = {**event("click", "e", 1), "message": "x" * 10_000}
     collector.quotas.limits["marks"] = 0
-    assert collector.take(EVENTS, [large] * 100, "large") == {"stored": 100}
+    assert collector.store(EVENTS, [large] * 100, "large") == {"stored": 100}
     with pytest.raises(QuotaExceeded, match="'large' has reached its daily limit of bytes"):
-        collector.take(EVENTS, [event("click", "f", 1)], "large")
+        collector.store(EVENTS, [event("click", "f", 1)], "large")
     collector.quotas.limits["marks"] = 2
     clock.now += 86_400
-    assert collector.take(QUERIES, [query()], "shop") == {"stored": 1}
+    assert collector.store(QUERIES, [query()], "shop") == {"stored": 1}
 
 
 def test_odd_events_are_stored_and_malformed_ones_dropped(collector: Collector, log: UbiLog) -> None:
     whole = [one for one in LOST_EVENTS if one.get("action_name")]
     sent: list[Any] = [*ODD_EVENTS, *whole, {"client_id": "anna"}, 3, None, [], "x", event(""), event("a\ud800")]
-    taken = collector.take(EVENTS, sent)
+    taken = collector.store(EVENTS, sent)
     # Two items have no valid time, and get the current time.
     assert taken == {"stored": len(ODD_EVENTS) + len(whole), "malformed": 7, "clock": len(whole)}
     assert len(objects(log)) == len(ODD_EVENTS) + len(whole)
 
 
 def test_integer_ids_are_stored_as_texts(collector: Collector, log: UbiLog) -> None:
-    assert collector.take(QUERIES, [{**query(), "query_id": 12, "client_id": 9}]) == {"stored": 1}
+    assert collector.store(QUERIES, [{**query(), "query_id": 12, "client_id": 9}]) == {"stored": 1}
     clicked = {**event("click", "A1", 1), "query_id": 12, "client_id": 9}
     clicked["event_attributes"]["object"]["object_id"] = 123
-    assert collector.take(EVENTS, [clicked]) == {"stored": 1}
+    assert collector.store(EVENTS, [clicked]) == {"stored": 1}
     (found,) = log.scan()
     assert (found.client, found.query_id, found.object) == ("9", "12", "123")
     assert log.queries(["12"])["12"].text == "fire"
@@ -104,11 +104,11 @@ def test_integer_ids_are_stored_as_texts(collector: Collector, log: UbiLog) -> N
 
 
 def test_a_query_needs_an_id(collector: Collector) -> None:
-    assert collector.take(QUERIES, [query(id=""), {"user_query": "fire"}]) == {"malformed": 2}
+    assert collector.store(QUERIES, [query(id=""), {"user_query": "fire"}]) == {"malformed": 2}
 
 
 def test_a_clock_in_the_future_is_put_right(collector: Collector, log: UbiLog, clock: Clock) -> None:
-    taken = collector.take(
+    taken = collector.store(
         EVENTS, [event("click", "A1", at=clock.now + 86_400), event("click", "B2", at=clock.now + 60)]
     )
     assert taken == {"stored": 2, "clock": 1}
@@ -119,35 +119,35 @@ def test_events_of_a_flooding_client_are_limited_and_other_clients_are_not(
     collector: Collector, log: UbiLog, clock: Clock
 ) -> None:
     flood = [event("click", str(n)) for n in range(MAX_ITEMS_PER_MINUTE - 1)]
-    assert collector.take(EVENTS, flood) == {"stored": MAX_ITEMS_PER_MINUTE - 1}
-    assert collector.take(EVENTS, [event("click"), event("click"), event("click", client_id="bob")]) == {
+    assert collector.store(EVENTS, flood) == {"stored": MAX_ITEMS_PER_MINUTE - 1}
+    assert collector.store(EVENTS, [event("click"), event("click"), event("click", client_id="bob")]) == {
         "stored": 2,
         "flood": 1,
     }
-    assert collector.take(QUERIES, [query()]) == {"stored": 1}
+    assert collector.store(QUERIES, [query()]) == {"stored": 1}
     clock.now += 60
-    assert collector.take(EVENTS, [event("click")]) == {"stored": 1}
+    assert collector.store(EVENTS, [event("click")]) == {"stored": 1}
 
 
 def test_a_key_does_not_use_up_the_limit_of_another_keys_clients(collector: Collector, log: UbiLog) -> None:
     collector.quotas = Quotas()
     flood = [event("click", str(n)) for n in range(MAX_ITEMS_PER_MINUTE + 1)]
-    assert collector.take(EVENTS, flood, "one") == {"stored": MAX_ITEMS_PER_MINUTE, "flood": 1}
-    assert collector.take(EVENTS, [event("click", "A1")], "two") == {"stored": 1}
+    assert collector.store(EVENTS, flood, "one") == {"stored": MAX_ITEMS_PER_MINUTE, "flood": 1}
+    assert collector.store(EVENTS, [event("click", "A1")], "two") == {"stored": 1}
 
 
 def test_no_caller_stores_pages_of_a_trial(collector: Collector, log: UbiLog) -> None:
     trial = Trial("news", "a1b2c3d4", 1.0, NOW)
     page = ShownPage("anna", NOW, {"1": True, "2": False}).to_ubi_query(trial, "fire")
-    assert collector.take(QUERIES, [page, {**page, "application": "shop"}]) == {"stored": 1, "malformed": 1}
+    assert collector.store(QUERIES, [page, {**page, "application": "shop"}]) == {"stored": 1, "malformed": 1}
     assert log.application_queries(trial.application, 0.0, END_OF_TIME) == []
 
 
 def test_too_many_events_and_too_large_ones_are_dropped(collector: Collector) -> None:
     many = [event("click", client_id=str(n)) for n in range(MAX_ITEMS + 2)]
-    assert collector.take(EVENTS, many) == {"stored": MAX_ITEMS, "too_many": 2}
+    assert collector.store(EVENTS, many) == {"stored": MAX_ITEMS, "too_many": 2}
     large = event("click", message="ü" * (MAX_ITEM_BYTES // 2))
-    assert collector.take(EVENTS, [large, event("click")]) == {"stored": 1, "too_large": 1}
+    assert collector.store(EVENTS, [large, event("click")]) == {"stored": 1, "too_large": 1}
 
 
 def test_the_response_counts_stored_and_dropped_events(client: FlaskClient) -> None:

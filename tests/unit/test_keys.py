@@ -17,7 +17,7 @@ from resift.cli import serve
 from resift.cli.main import main
 from resift.errors import BadInput, NotFound
 from resift.reranker.access.keys import SCOPES, VARIABLE, KeyFile, check_key, key_hash
-from resift.reranker.access.requests import Keys
+from resift.reranker.access.requests import ApiKeys
 
 SINGLE = "rsf_" + "s" * 43
 
@@ -107,7 +107,7 @@ def test_simultaneous_changes_are_all_saved(file: KeyFile) -> None:
 
 def test_finding_a_key_compares_it_with_all_keys(file: KeyFile, monkeypatch: pytest.MonkeyPatch) -> None:
     made = [file.create(f"k{number}", ["search"]) for number in range(3)]
-    keys, compared = Keys(str(file.path), SINGLE), []
+    keys, compared = ApiKeys(str(file.path), SINGLE), []
 
     def compare(a: str, b: str) -> bool:
         compared.append((a, b))
@@ -125,7 +125,7 @@ def test_finding_a_key_compares_it_with_all_keys(file: KeyFile, monkeypatch: pyt
 
 def test_a_running_server_follows_the_file(file: KeyFile, caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
-    keys = Keys(str(file.path), clock=clock)
+    keys = ApiKeys(str(file.path), clock=clock)
     assert not keys.required
     first = file.create("first", ["search"])
     assert keys.find(first) is None
@@ -150,12 +150,12 @@ def test_a_running_server_follows_the_file(file: KeyFile, caplog: pytest.LogCapt
 def test_deleting_the_last_key_admits_nobody(file: KeyFile) -> None:
     key = file.create("only", ["search"])
     file.delete("only")
-    keys = Keys(str(file.path))
+    keys = ApiKeys(str(file.path))
     assert (keys.required, keys.find(key)) == (True, None)
 
 
 def test_a_single_key_from_the_environment_may_do_everything(tmp_path: Path) -> None:
-    keys = Keys(str(tmp_path / "none"), SINGLE)
+    keys = ApiKeys(str(tmp_path / "none"), SINGLE)
     known_key = keys.find(SINGLE)
     assert known_key is not None
     assert (keys.required, known_key.name, known_key.scopes) == (True, VARIABLE, SCOPES)
@@ -166,7 +166,7 @@ def test_a_single_key_from_the_environment_may_do_everything(tmp_path: Path) -> 
 )
 def test_a_malformed_key_is_refused_and_not_printed(tmp_path: Path, key: str) -> None:
     with pytest.raises(BadInput, match=VARIABLE) as caught:
-        Keys(str(tmp_path / "none"), key)
+        ApiKeys(str(tmp_path / "none"), key)
     assert key.strip() not in str(caught.value.to_dict())
     with pytest.raises(BadInput):
         check_key(key, "--key")
@@ -179,14 +179,14 @@ def test_a_malformed_key_is_refused_and_not_printed(tmp_path: Path, key: str) ->
 def test_another_file_in_place_of_the_key_file_is_refused_at_start(file: KeyFile, content: bytes) -> None:
     file.path.write_bytes(content)
     with pytest.raises(BadInput, match=r"keys\.jsonl"):
-        Keys(str(file.path))
+        ApiKeys(str(file.path))
 
 
 def test_a_missing_key_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="does not exist"):
-        Keys(str(tmp_path / "none"), must_exist=True)
+        ApiKeys(str(tmp_path / "none"), must_exist=True)
     with pytest.raises(BadInput, match="cannot be read"):
-        Keys(str(tmp_path))
+        ApiKeys(str(tmp_path))
 
 
 def resift(*arguments: str) -> Result:

@@ -22,7 +22,7 @@ from waiting import until
 from resift.cli.fair_pool import FairPool
 from resift.cli.lanes import REVIEW_THREADS, SESSION_THREADS, Lanes
 from resift.reranker.access.keys import KeyFile
-from resift.reranker.access.requests import Keys
+from resift.reranker.access.requests import ApiKeys
 from resift.reranker.queueing import LONGEST_WAIT, MAX_WAIT, WAITED, LongestWait, RateLimitedLog
 
 
@@ -260,7 +260,7 @@ def test_a_caller_uses_more_threads_when_no_other_waits_any_more(works: Works) -
 def test_requests_with_an_unknown_key_have_no_queue_of_their_own(tmp_path: Path) -> None:
     file = KeyFile(str(tmp_path / "keys.jsonl"))
     key = file.create("shop", ["search"])
-    keys = Keys(str(file.path))
+    keys = ApiKeys(str(file.path))
     for headers in ({"X-Api-Key": key}, {"Authorization": f"Bearer {key}"}):
         assert keys.name_of(headers) == ("key", "shop")
     unknown = key[:-1] + ("a" if key[-1] != "a" else "b")

@@ -74,7 +74,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
-def scope_of(endpoint: str) -> str:
+def required_scope(endpoint: str) -> str:
     """Return the scope (permission) that an API key needs for an endpoint.
 
     Args:
@@ -119,7 +119,7 @@ class Caller(SessionCaller):
 
 
 @dataclass(frozen=True)
-class Key:
+class KeyRecord:
     """The record of an API key in the file of keys. It contains a hash instead of the key itself.
 
     Attributes:
@@ -135,7 +135,7 @@ class Key:
     created: str
 
     @classmethod
-    def create(cls, name: str, scopes: Sequence[str], key: str) -> Key:
+    def create(cls, name: str, scopes: Sequence[str], key: str) -> KeyRecord:
         """Return the record of a new API key, with the current time as the time of its creation.
 
         Args:
@@ -207,7 +207,7 @@ class KeyFile:
     def __init__(self, path: str) -> None:
         self.path = Path(path)
 
-    def read(self) -> list[Key]:
+    def read(self) -> list[KeyRecord]:
         """Return the records of all API keys in the file, or an empty list if the file does not exist.
 
         Raises:
@@ -245,7 +245,7 @@ class KeyFile:
             keys = self.read()
             if any(known.name == name for known in keys):
                 raise BadInput(f"an API key named {name!r} already exists", value=name, expected="another name")
-            self._write([*keys, Key.create(name, checked, key)])
+            self._write([*keys, KeyRecord.create(name, checked, key)])
         return key
 
     def delete(self, name: str) -> None:
@@ -265,10 +265,12 @@ class KeyFile:
                 raise NotFound(f"no API key {name!r} in {self.path}", value=name, expected=names)
             self._write(remaining)
 
-    def _parse(self, number: int, line: str) -> Key:
+    def _parse(self, number: int, line: str) -> KeyRecord:
         try:
             record = json.loads(line)
-            key = Key(record["name"], check_scopes(record["scopes"]), record["hash"], str(record.get("created", "")))
+            key = KeyRecord(
+                record["name"], check_scopes(record["scopes"]), record["hash"], str(record.get("created", ""))
+            )
             if not (_NAME.fullmatch(key.name) and _HASH.fullmatch(key.hash)):
                 raise ValueError("a malformed name or hash")
         except (ValueError, KeyError, TypeError):
@@ -276,7 +278,7 @@ class KeyFile:
             raise BadInput(message, value=line, expected="a line as resift keys create writes it") from None
         return key
 
-    def _write(self, keys: Sequence[Key]) -> None:
+    def _write(self, keys: Sequence[KeyRecord]) -> None:
         replace_private(self.path, "".join(json.dumps(asdict(key)) + "\n" for key in keys))
 
     @contextmanager

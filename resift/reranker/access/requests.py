@@ -42,11 +42,11 @@ from resift.reranker.access.keys import (
     SCOPES,
     VARIABLE,
     Caller,
-    Key,
     KeyFile,
+    KeyRecord,
     check_key,
     key_hash,
-    scope_of,
+    required_scope,
 )
 from resift.reranker.request_log import log as access_log
 from resift.rewriting.outcome import Outcome
@@ -137,15 +137,15 @@ def request_id(headers: Mapping[str, str] | Headers) -> str:
     return next(filter(_ID.fullmatch, ids), None) or f"{random.getrandbits(128):032x}"
 
 
-class Keys:
-    """The API keys of a running service.
+class ApiKeys:
+    """The API keys that a running service accepts.
 
-    The file is checked for changes once a second. If the new version cannot be read, the error is logged and the old
-    keys stay valid. A service that has had keys always requires a key, even after the file is deleted.
+    The file of keys is checked for changes once a second. If the new version cannot be read, the error is logged and
+    the old keys stay valid. A service that has had keys always requires a key, even after the file is deleted.
 
     Args:
         path: The file of keys.
-        single: An additional key that has all scopes (permissions), or "" for no additional key.
+        extra_key: An additional key that has all scopes (permissions), or "" for no additional key.
         must_exist: Whether to raise BadInput if the file does not exist.
         clock: A function that returns the time in seconds.
 
@@ -154,12 +154,12 @@ class Keys:
     """
 
     def __init__(
-        self, path: str, single: str = "", must_exist: bool = False, clock: Callable[[], float] = time.monotonic
+        self, path: str, extra_key: str = "", must_exist: bool = False, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.file, self.clock = KeyFile(path), clock
-        self._single = [Key.create(VARIABLE, SCOPES, check_key(single, VARIABLE))] if single else []
-        self._keys: list[Key] = []
-        self._required = bool(single)
+        self._extra_records = [KeyRecord.create(VARIABLE, SCOPES, check_key(extra_key, VARIABLE))] if extra_key else []
+        self._keys: list[KeyRecord] = []
+        self._required = bool(extra_key)
         self._version = _NO_VERSION
         self._lock = threading.Lock()
         self._load()
@@ -169,7 +169,7 @@ class Keys:
             raise BadInput(f"the file of API keys {path} does not exist", value=path, expected=expected)
 
     @classmethod
-    def from_config(cls, config: Config) -> Keys:
+    def from_config(cls, config: Config) -> ApiKeys:
         """Load the API keys that the settings of the service specify.
 
         If the settings name a file of keys explicitly, the file must exist. Otherwise the service would accept requests
@@ -189,7 +189,7 @@ class Keys:
         self._reload_if_changed()
         return self._required
 
-    def find(self, key: str) -> Key | None:
+    def find(self, key: str) -> KeyRecord | None:
         """Return the record of an API key, or None if the key is unknown.
 
         The comparison takes the same time for all keys, so attackers cannot guess a key by measuring the duration.
@@ -199,7 +199,7 @@ class Keys:
         """
         self._reload_if_changed()
         hashed, match = key_hash(key), None
-        for candidate in [*self._keys, *self._single]:
+        for candidate in [*self._keys, *self._extra_records]:
             if hmac.compare_digest(candidate.hash, hashed):
                 match = candidate
         return match
@@ -244,7 +244,7 @@ class Keys:
             self._keys, self._version, self._required = self.file.read(), version, True
 
 
-def protect_browsers(app: Flask, keys: Keys, hosts: Sequence[str], origins: Sequence[str]) -> None:
+def protect_browsers(app: Flask, keys: ApiKeys, hosts: Sequence[str], origins: Sequence[str]) -> None:
     """Protect an application against attacks through web browsers.
 
     The headers ``Host``, ``Origin`` and ``Content-Type`` of each request are checked, and security headers are added to
@@ -267,11 +267,11 @@ def protect_browsers(app: Flask, keys: Keys, hosts: Sequence[str], origins: Sequ
                 value=request.host,
                 expected="localhost, or a name in RESIFT_HOSTS",
             )
-        if request.method not in _SAFE_METHODS and _is_foreign(origins):
+        if request.method not in _SAFE_METHODS and _is_from_foreign_page(origins):
             origin = request.headers.get("Origin", "another site")
             expected = "the same origin, or one in RESIFT_CORS"
             raise OriginNotAllowed(f"{origin} may not send requests that change data", value=origin, expected=expected)
-        if request.endpoint is not None and _has_body() and not request.is_json:
+        if request.endpoint is not None and _sends_data() and not request.is_json:
             raise UnsupportedMediaType(
                 f"the Content-Type is {request.mimetype or 'missing'}",
                 value=request.content_type or "",
@@ -290,8 +290,8 @@ def protect_browsers(app: Flask, keys: Keys, hosts: Sequence[str], origins: Sequ
         return response
 
 
-def _has_body() -> bool:
-    """Return whether the current HTTP request has a body, and a method that may change data.
+def _sends_data() -> bool:
+    """Return whether the current HTTP request has a body, and a method other than GET, HEAD and OPTIONS.
 
     GET, HEAD and OPTIONS do not change data. A request with the header ``Content-Type`` or ``Transfer-Encoding`` counts
     as a request with a body.
@@ -300,11 +300,11 @@ def _has_body() -> bool:
     return request.method not in _SAFE_METHODS and (is_declared or bool(request.content_length))
 
 
-def _is_foreign(origins: Sequence[str]) -> bool:
-    """Return whether a web page of a website that may not use the API has sent the current request.
+def _is_from_foreign_page(origins: Sequence[str]) -> bool:
+    """Return whether the current request was sent by a web page of a website that may not use the API.
 
     Args:
-        origins: The origins of the allowed websites, such as ``https://shop.example``.
+        origins: The origins of other websites that may use the API, such as ``https://shop.example``.
     """
     origin = request.headers.get("Origin")
     if origin in origins:
@@ -324,7 +324,7 @@ _OWN_KEY = re.compile(rf"(?:^|[\s,:]){PREFIX}")
 """Matches an API key of the service in an Authorization header. Commas join several headers of the same name."""
 
 
-def require_keys(app: Flask, keys: Keys) -> None:
+def require_keys(app: Flask, keys: ApiKeys) -> None:
     """Make an application reject requests without an API key that has the scope (permission) for the endpoint.
 
     If the service has no keys, all requests are accepted.
@@ -343,7 +343,7 @@ def require_keys(app: Flask, keys: Keys) -> None:
             # Remote callers are anonymous here, so they only get the scopes that are safe for a public key.
             g.caller = Caller() if _is_local() else Caller(scopes=_WITHOUT_BODIES)
             return
-        scope = scope_of(request.endpoint)
+        scope = required_scope(request.endpoint)
         if scope != OPEN:
             g.caller = _caller(keys, scope)
 
@@ -378,12 +378,12 @@ def engine_headers() -> dict[str, str] | None:
         The headers, or None if the request contains no credentials for the engine.
     """
     authorization = request.headers.get("Authorization")
-    if authorization is None or any(_OWN_KEY.search(part) for part in _credentials(authorization)):
+    if authorization is None or any(_OWN_KEY.search(part) for part in _possible_keys(authorization)):
         return None
     return {"Authorization": authorization}
 
 
-def _caller(keys: Keys, scope: str) -> Caller:
+def _caller(keys: ApiKeys, scope: str) -> Caller:
     presented = _presented_key(request.headers)
     if not presented:
         raise Unauthorized("this request needs an API key", expected=_EXPECTED)
@@ -413,7 +413,7 @@ def _presented_key(headers: Mapping[str, str] | Headers) -> str | None:
     return token if scheme.lower() == "bearer" and token.startswith(PREFIX) else None
 
 
-def _credentials(authorization: str) -> Iterator[str]:
+def _possible_keys(authorization: str) -> Iterator[str]:
     """Yield the parts of an ``Authorization`` header that could be an API key.
 
     These are the value after the scheme and, for basic authentication, the user name and the password.
