@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any
 
 from resift.errors import BadInput
+from resift.field_names import BODY_NAMES, TITLE_NAMES, words_of_name
 from resift.ingest.readers import BadLine, Record
 from resift.text import UNSPACED_SCRIPTS, tokenize
 
 SAMPLE = 200  # number of documents that are inspected
-# Regular expressions of common field names, or last words of field names, for titles and for longer texts.
-TITLES = (
-    "title|name|headline|heading|subject|caption|bezeichnung|naam|nazwa|nom|nombre|nome|titel|titre|título|titulo|titolo|"
-    "название|タイトル|見出し|標題|标题|제목"
-)
-BODIES = (
-    "text|body|content|contents|description|abstract|summary|message|question|answer|beschreibung|beschrijving|"
-    "descripción|descripcion|descrição|descricao|descrizione|opis|описание|本文|内容"
-)
-_WORDS_OF_NAME = re.compile(r"[A-Z]?[^\W\dA-Z_]+|[A-Z]+")
+_TITLES, _TEXTS = frozenset(TITLE_NAMES), frozenset([*TITLE_NAMES, *BODY_NAMES])
 _ADDRESS = re.compile(r"\S*(://|@|\\|/)\S*|www\.\S+", re.IGNORECASE)
 _UNSPACED = re.compile(f"[{''.join(f'{chr(first)}-{chr(last)}' for first, last in UNSPACED_SCRIPTS)}]")
 _MAX_CHARACTERS = 2000  # number of characters of each text that are inspected
@@ -158,19 +150,18 @@ class _FieldStatistics:
         Fields with a typical name for a title come first, then fields that are as short as titles, then other fields.
         Within each group, nested fields come last.
         """
-        return not self._name_matches(TITLES), self.words / self.values > _MAX_TITLE, self.name.count(".")
+        return not self._name_ends_with(_TITLES), self.words / self.values > _MAX_TITLE, self.name.count(".")
 
     def is_text(self) -> bool:
         """Return whether the field contains texts, according to its name and its values."""
         last = self.name.rpartition(".")[2].lower()
-        if re.fullmatch(f"{TITLES}|{BODIES}", last):
+        if last in _TEXTS:
             return self.share_of_words >= 0.5
         mean = self.words / self.values
         varied = len(self.distinct) >= self.values / 2 or mean >= _LONG_TEXT
-        minimum = _MIN_WORDS_NAMED if self._name_matches(f"{TITLES}|{BODIES}") else _MIN_WORDS
+        minimum = _MIN_WORDS_NAMED if self._name_ends_with(_TEXTS) else _MIN_WORDS
         return self.prose >= self.values / 2 and mean >= minimum and varied
 
-    def _name_matches(self, pattern: str) -> bool:
-        """Return whether the last word of the field's name matches a regular expression."""
-        words = _WORDS_OF_NAME.findall(self.name)
-        return bool(words) and re.fullmatch(pattern, words[-1].lower()) is not None
+    def _name_ends_with(self, names: Collection[str]) -> bool:
+        """Return whether the last word of the field's name is in ``names``."""
+        return bool(words := words_of_name(self.name)) and words[-1] in names

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from resift.errors import BadInput
+from resift.field_names import is_title
 
 Body = dict[str, Any]
 """A search body, or a clause of a query."""
@@ -62,10 +63,6 @@ class NestedField(str):
         return field
 
 
-TITLE_NAMES = ("title", "headline", "heading", "name", "subject")
-"""Words in the names of fields that contain titles, most likely first."""
-
-
 def document_text(source: Mapping[str, Any], fields: Sequence[str]) -> str:
     r"""Return the text of a document that the embedding model encodes, with one value per line.
 
@@ -85,7 +82,7 @@ def document_text(source: Mapping[str, Any], fields: Sequence[str]) -> str:
     if fields:
         values = [value for name in fields for value in values_of(source, name)]
     else:
-        names = sorted(source, key=lambda name: name.lower() not in TITLE_NAMES)
+        names = sorted(source, key=lambda name: not is_title(name))
         values = [source[name] for name in names if isinstance(source[name], str)]
     return "\n".join(str(value) for value in values if value is not None and not isinstance(value, Mapping))
 

@@ -17,7 +17,8 @@ from typing import Any
 
 from resift.errors import BadInput
 from resift.feedback.explain import title_of
-from resift.query.dsl import TITLE_NAMES, document_text, is_ours, values_of
+from resift.field_names import TITLE_NAMES, words_of_name
+from resift.query.dsl import document_text, is_ours, values_of
 
 Bound = float | str
 """A bound of a facet's range: a number, or a date in ISO 8601 format."""
@@ -312,14 +313,9 @@ def _by_name(role: str, names: Sequence[str]) -> str | None:
     """
     for word in _NAMES_BY_ROLE[role]:
         for name in names:
-            if word in _words_of_name(name):
+            if word in words_of_name(name):
                 return name
     return None
-
-
-def _words_of_name(name: str) -> list[str]:
-    """Split the name of a field into its words, in lower case. For example, ``coverImage`` has two words."""
-    return re.split(r"[^a-z]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower())
 
 
 def _stem(name: str) -> str:
@@ -517,7 +513,7 @@ def _is_groupable(field: Field) -> bool:
 
     The field must have at least two distinct values, but not too many, and the values must repeat.
     """
-    is_preferred = not field.is_number and any(word in _PREFERRED_FACTS for word in _words_of_name(field.name))
+    is_preferred = not field.is_number and any(word in _PREFERRED_FACTS for word in words_of_name(field.name))
     most = math.inf if is_preferred else _MAX_LISTED_VALUES  # the page lists the most frequent values only
     return 2 <= len(field.counts) <= min(most, _MAX_DISTINCT_SHARE * field.counts.total())
 
@@ -540,7 +536,7 @@ def choose_facts(fields: Sequence[Field]) -> tuple[str, ...]:
         return any(isinstance(value, bool) for value in field.counts)
 
     def order(field: Field) -> tuple[int, float]:
-        words = _words_of_name(field.name)
+        words = words_of_name(field.name)
         positions = (position for position, name in enumerate(_PREFERRED_FACTS) if name in words)
         return next(positions, len(_PREFERRED_FACTS)), -field.usefulness
 

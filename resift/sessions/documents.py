@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,8 +20,9 @@ from resift.feedback.feedback import Feedback
 from resift.feedback.field_feedback import FieldFeedback, Tokens
 from resift.feedback.judgements import JudgedDocument
 from resift.feedback.ridge import Background
+from resift.field_names import is_about_person, is_title
 from resift.query.clause_count import matches_any
-from resift.query.dsl import TITLE_NAMES, document_text
+from resift.query.dsl import document_text
 from resift.rewriting.knowledge import FieldKnowledge, JudgedTokens, Needs, TextToEncode
 
 log = logging.getLogger(__name__)
@@ -43,19 +43,6 @@ class SourceText(NamedTuple):
 Content = tuple[Floats, tuple[SourceText, ...]]
 """The vector, of shape (K,), and the texts of a document."""
 _MAX_TEXT = 20_000  # characters of a document that are learned from
-# Words of field names. A field is about a person if the last word of its name, apart from _DETAILS, is in _PERSONS.
-_PERSONS = frozenset(
-    [
-        *("assignee", "author", "by", "byline", "contact", "contributor", "creator", "customer", "editor", "email"),
-        *("employee", "firstname", "lastname", "maintainer", "owner", "packager", "person", "recipient", "reporter"),
-        *("reviewer", "sender", "submitter", "surname", "translator", "uploader", "user", "username"),
-    ]
-)
-_DETAILS = frozenset(
-    ["address", "addresses", "display", "first", "full", "given", "id", "last", "login", "mail", "name", "phone"]
-)
-_PERSON_NAMES = frozenset([*((which, "name") for which in ("first", "family", "given", "last")), ("e", "mail")])
-_WORDS_OF_NAME = re.compile(r"[A-Z]+(?![^\W\dA-Z_])|[A-Z]?[^\W\dA-Z_]+")
 # The cache of documents' vectors and tokens.
 _DOCUMENT_SECONDS = 300.0
 _CACHE_BYTES = 16_000_000
@@ -173,7 +160,7 @@ def _learned_paths(paths: Collection[str]) -> list[str]:
 
 def _titles_first(paths: Collection[str]) -> list[str]:
     """Return names of fields in their order, but titles first."""
-    return sorted(paths, key=lambda path: path.rpartition(".")[2].lower() not in TITLE_NAMES)
+    return sorted(paths, key=lambda path: not is_title(path))
 
 
 def join_texts(texts: Sequence[SourceText], text_fields: Collection[str] = ()) -> str:
@@ -196,24 +183,6 @@ def join_texts(texts: Sequence[SourceText], text_fields: Collection[str] = ()) -
         if not names.isdisjoint(text.names) or (patterns and any(matches_any(name, patterns) for name in text.names))
     ]
     return "\n".join([text.text for text in searched or texts])[:_MAX_TEXT]
-
-
-def is_about_person(name: str) -> bool:
-    """Return whether a field contains names or addresses of persons, according to the words of its name.
-
-    Args:
-        name: The name of the field. Words can be separated by punctuation or by upper case.
-
-    >>> [is_about_person(name) for name in ("author", "editor.fullName", "maintainer_email", "email.subject", "users")]
-    [True, True, True, False, True]
-    """
-    words = [word.lower() for word in _WORDS_OF_NAME.findall(name)]
-    words = [word if word in _PERSONS or word in _DETAILS else word.removesuffix("s") for word in words]
-    if tuple(words[-2:]) in _PERSON_NAMES:
-        return True
-    while words and words[-1] in _DETAILS:
-        words.pop()
-    return bool(words) and words[-1] in _PERSONS
 
 
 def _without_addresses(text: str) -> str:

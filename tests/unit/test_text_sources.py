@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from resift.contracts.documents import IndexInfo
+from resift.field_names import is_about_person
 from resift.plugin.opensearch.mappings import text_sources
-from resift.sessions.documents import is_about_person, join_texts, readable_text, source_texts
+from resift.sessions.documents import join_texts, readable_text, source_texts
 
 TEXT, KEYWORD = {"type": "text"}, {"type": "keyword"}
 PACKAGES: dict[str, Any] = {
