@@ -25,9 +25,10 @@ from resift.vectors.similarity import unit_rows
 # number of standard deviations. For vectors that distinguish topics well, the difference is 2 to 5 deviations. For
 # plain means of word vectors, it is at most 2.
 _MIN_DEVIATIONS = 1.5
+# The score bonus of relevant documents, in standard deviations, if the vectors do not distinguish topics.
 _BONUS_DEVIATIONS = 4.0
 MAX_ADDED_TOKENS = 64  # tokens that the query lacks
-_MIN_TOKEN_WEIGHT = 0.0001
+_MIN_TOKEN_WEIGHT = 0.0001  # lighter tokens are left out, because weights are rounded to four decimal places
 
 Tokens = Mapping[str, float]
 """A sparse vector: tokens with their weights."""

@@ -15,6 +15,10 @@ WIDENED_NAME = "resift-widened"
 # scores, so they stay ahead of the hits beyond the window. With smaller scores instead, a demoted document could become
 # the last hit of each page.
 NOT_DEMOTED_FACTOR = 1000.0
+# The maximum number of lists of judged documents that are added to a query or to one of its clauses: documents that
+# must not gain from expansion words, documents that are hidden or keep their scores, and one list for each of the two
+# factors of irrelevant documents.
+MAX_DOCUMENT_LISTS = 4
 
 
 def bool_clause(

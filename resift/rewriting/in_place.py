@@ -28,6 +28,7 @@ from resift.query.kinds import HYBRID_KIND, JOINING_KINDS
 from resift.query.scores import always_scores
 from resift.query.tree import Clause, FieldClause, HybridClause, SparseClause
 from resift.rewriting.clauses import (
+    MAX_DOCUMENT_LISTS,
     bool_clause,
     constant_score,
     demotion_stage,
@@ -45,8 +46,8 @@ from resift.rewriting.options import Options
 from resift.rewriting.outcome import Note, Outcome, Rewritten
 from resift.rewriting.words import average_boosts, query_length, word_clauses, word_room
 
-# The maximum number of lists of judged documents that are added to each text or vector clause of a query.
-_DOCUMENT_LISTS = 4
+# Expansion words keep this share of their scores in a ``hybrid`` query whose vectors do not distinguish topics, before
+# the number of judgements is taken into account.
 _SMALLEST_WORD_SHARE = 0.3
 # The value that is assumed for ``Moved.distinction`` if a query has vector clauses, but none of them could be moved.
 _UNKNOWN_DISTINCTION = 0.5
@@ -242,7 +243,7 @@ class _ClauseRewriter:
 
         Clauses for expansion words are not counted, because their number is chosen later.
         """
-        lists = _DOCUMENT_LISTS * (1 + len(self._texts) + len(self._moves))
+        lists = MAX_DOCUMENT_LISTS * (1 + len(self._texts) + len(self._moves))
         sparse = sum(isinstance(clause, SparseClause) for clause in self._moves)
         return 1 + lists * self._knowledge.document_clause_count + sparse * MAX_ADDED_TOKENS
 

@@ -21,6 +21,7 @@ from resift.query.dsl import VECTOR_FIELD
 LEXICAL_WORD_WEIGHT = 0.5
 # Documents with a grade of at most this value are ranked below all others. A skipped hit has the grade -0.25.
 _REJECTING_GRADE = -0.5
+# The factor of their scores. With 0, a ``hybrid`` query would leave them out.
 _REJECTED_FACTOR = 0.001
 
 

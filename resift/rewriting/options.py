@@ -12,6 +12,8 @@ from resift.query.body import OPTIONS_SECTION, Query
 from resift.schema import fields_of, read_struct
 from resift.vectors.weights import beta_from_alpha
 
+# The service sets larger windows for searches in a session: see SESSION_WINDOW in
+# :mod:`resift.service.search_service`.
 _DEFAULT_WINDOW = 100
 
 

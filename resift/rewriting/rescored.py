@@ -21,6 +21,7 @@ from resift.query.clause_count import MAX_ENGINE_CLAUSES, WORD_TYPES, FieldTypes
 from resift.query.dsl import Body
 from resift.query.tree import Clause
 from resift.rewriting.clauses import (
+    MAX_DOCUMENT_LISTS,
     bool_clause,
     constant_score,
     demotion_stage,
@@ -51,9 +52,9 @@ from resift.rewriting.words import (
 # The maximum number of expansion words by which a widened query finds documents. More words find few more documents,
 # and cost more than the rest of the query.
 WIDENING_WORDS = 5
-# The maximum numbers of clauses that mark a rewritten query or its hits, and of lists of judged documents.
+# The maximum number of clauses that mark a query as rewritten (:func:`marked_bool`), or its hits as found by related
+# words (:func:`not_widened_marker`).
 _MARKS = 2
-_DOCUMENT_LISTS = 4
 
 
 def rewrite_rescored(query: Query, knowledge: Knowledge, options: Options) -> Rewritten:
@@ -108,7 +109,7 @@ class _Rewriter:
         self._body, self._raw = query.body, query.root.raw
         self._highlighted = _highlighted_query(query.root, knowledge.field_types)
         self._knowledge, self._options = knowledge, options
-        added = _MARKS + _DOCUMENT_LISTS * knowledge.document_clause_count
+        added = _MARKS + MAX_DOCUMENT_LISTS * knowledge.document_clause_count
         self._clause_count = knowledge.counter.clauses(query.root) + added
         self.may_change_query = self._clause_count <= MAX_ENGINE_CLAUSES
         self.notes: list[Note] = []
