@@ -45,8 +45,8 @@ EQUIVALENT = {
         "resift/feedback/expansion.py",
         "side = [(abs(grade), bag) for grade, bag in zip(grades.tolist(), bags, strict=False) if (grade / sign) > 0]",
     ): "the sign is 1 or -1",
-    ("resift/ingest/indexing.py", "batch, size = [], 1"): "batches end at about so many characters",
-    ("resift/ingest/indexing.py", "batch, size = [], -1"): "batches end at about so many characters",
+    ("resift/ingest/indexing.py", "batch, texts, size = [], [], 1"): "batches end at about so many characters",
+    ("resift/ingest/indexing.py", "batch, texts, size = [], [], -1"): "batches end at about so many characters",
     (
         "resift/sessions/sessions.py",
         "_PURGE_SECONDS = 61.0  # interval of purging expired sessions",
@@ -151,7 +151,7 @@ EQUIVALENT = {
     ): "it limits the memory and does not change the vectors",
     (
         "resift/encoders/model.py",
-        "if not is_mean or not isinstance(text, str) or (len(text) >= _MAX_SHORT_TEXT):",
+        "if not self._can_encode_short or not isinstance(text, str) or (len(text) >= _MAX_SHORT_TEXT):",
     ): "it limits the memory and does not change the vectors",
     (
         "resift/encoders/model.py",
@@ -222,7 +222,7 @@ EQUIVALENT = {
     ): SIZE,
     (
         "resift/service/search_service.py",
-        'if error.status < 499 or error.code == "engine_unavailable":',
+        "if error.status < 499 or is_unavailable:",
     ): "no error of ours has the status 499",
     (
         "resift/service/search_service.py",
