@@ -63,6 +63,16 @@ class NestedField(str):
         return field
 
 
+def without_boost(field: str) -> str:
+    """Return the name of a field without its boost. The name of a nested field keeps its path.
+
+    >>> without_boost("title^2"), without_boost(NestedField("parts.name^2", "parts")).path
+    ('title', 'parts')
+    """
+    name = field.partition("^")[0]
+    return NestedField(name, field.path) if isinstance(field, NestedField) else name
+
+
 def document_text(source: Mapping[str, Any], fields: Sequence[str]) -> str:
     r"""Return the text of a document that the embedding model encodes, with one value per line.
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import islice
 
-from resift.query.dsl import MAX_CLAUSES, Body, NestedField, text_clause
+from resift.query.dsl import MAX_CLAUSES, Body, NestedField, text_clause, without_boost
 from resift.query.tree import boost_of
 from resift.text import ANALYZER_STOP_WORDS, tokenize
 
@@ -55,11 +55,7 @@ def average_boosts(fields: Sequence[str]) -> tuple[Sequence[str], float]:
     boosts = [boost_of({"boost": boost}) if caret else 1.0 for _, caret, boost in parts]
     if len(set(boosts)) < 2:
         return fields, 1.0
-    names = [
-        NestedField(name, field.path) if isinstance(field, NestedField) else name
-        for field, (name, *_), boost in zip(fields, parts, boosts, strict=True)
-        if boost
-    ]
+    names = [without_boost(field) for field, boost in zip(fields, boosts, strict=True) if boost]
     return list(dict.fromkeys(names)), sum(boosts) / len(names)
 
 

@@ -39,7 +39,7 @@ from resift.feedback.feedback import Feedback
 from resift.feedback.judgements import JudgedDocument, Judgement, Mark
 from resift.plugin.addresses import without_credentials
 from resift.query.body import Query, parse
-from resift.query.dsl import MAX_RESULTS, Body
+from resift.query.dsl import MAX_RESULTS, Body, without_boost
 from resift.query.limits import check_limits
 from resift.query.questions import distinctive_words
 from resift.reviews.reviews import Reviews
@@ -508,8 +508,7 @@ class SearchService:
         """
         needs = needs_of(query, info.vector_fields) if query.root.ranks_by_meaning else NO_NEEDS
         if not info.fields:
-            searched = (name.partition("^")[0] for name in query.root.searched_fields or ())
-            needs = replace(needs, text_fields=frozenset(searched))
+            needs = replace(needs, text_fields=frozenset(map(without_boost, query.root.searched_fields or ())))
         self._needs.put((info.name, str(headers)), replace(needs, texts=frozenset()))
         knowledge = self.knowledge.load(info, options, needs, headers)
         text, notes = options.text or "", list(knowledge.notes)

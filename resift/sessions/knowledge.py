@@ -301,7 +301,7 @@ class KnowledgeLoader:
         searched = [document for document in documents if self._is_searched(document.judgement.index, info, headers)]
         knowledge = replace(
             knowledge_of(info, query, feedback, documents, searched),
-            expansion_words=self.word_selector.select(feedback, info, headers),
+            expansion_words=self.word_selector.select(feedback, info, headers, needs.text_fields),
         )
         if feedback is None:
             return replace(knowledge, notes=unreadable_note(documents))

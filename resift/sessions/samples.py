@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 import numpy as np
 import orjson
@@ -148,13 +149,23 @@ class WordSelector:
         except ResiftError:
             return self._failures.put(key, True)
 
-    def select(self, feedback: Feedback | None, info: IndexInfo, headers: Headers = None) -> dict[str, float]:
+    def select(
+        self,
+        feedback: Feedback | None,
+        info: IndexInfo,
+        headers: Headers = None,
+        text_fields: Collection[str] = (),
+    ) -> dict[str, float]:
         """Select at most 25 expansion words for a query in an index.
 
         The candidates are the words that a session has learned from its judgements. The words with the largest
         weight · idf · log(1 + n) are selected, where n is the number of documents that contain the word. Words with
         less than a tenth of the largest weight are left out. A word that occurs in a single document, such as a serial
         number, is never selected, because it cannot match further documents.
+
+        In an index without vectors of Resift, only occurrences in the fields that the query searches count. Other
+        fields can have other analyzers: a stop word that the analyzer of the searched field drops would look like a
+        rare word. Counting in all fields of an index with many fields would also take hundreds of milliseconds.
 
         If the engine refuses to count the documents, or the index has fewer than 100 documents, the words with the
         largest weights are selected.
@@ -163,6 +174,8 @@ class WordSelector:
             feedback: The candidate words and weights that a session has learned, or None for no candidates.
             info: The description of the index.
             headers: The HTTP headers of the caller.
+            text_fields: The names or patterns of the fields in which the query searches for words. Empty for all
+                fields.
 
         Returns:
             The weights of the selected words, in the order of the candidates.
@@ -173,7 +186,8 @@ class WordSelector:
         candidates = {} if feedback is None else feedback.expansion_terms
         # Sessions have words in common. They are counted for one session after the other, so that no word is counted
         # twice.
-        group = (info.name, str(headers))
+        info = replace(info, fields=info.fields or tuple(sorted(text_fields)))
+        group = (info.name, str(headers), info.fields)
         keys = {word: (group, word) for word in candidates}
         values = dict.fromkeys(candidates, 1.0)
         if not self._failures.get(group):
@@ -198,7 +212,7 @@ class WordSelector:
 
         Args:
             words: The candidates for expansion words.
-            info: The names and fields of the index.
+            info: The description of the index, with the fields in which the words are counted.
             headers: The caller's HTTP headers.
 
         Returns:

@@ -110,6 +110,33 @@ def test_a_query_learns_from_the_fields_that_it_searches(client: FlaskClient, pa
     assert added(client, packages, {"match": {"maintainer": "xyz"}}) == everything
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_words_are_counted_in_the_fields_that_the_query_searches(
+    cluster: OpenSearchEngine, client: FlaskClient, nested: bool
+) -> None:
+    # The German analyzer drops the stop words "und" and "die". In the other field, they are rare words.
+    texts = {"properties": {"de": {"type": "text", "analyzer": "german"}, "en": {"type": "text"}}}
+    name, request = f"learned-{uuid.uuid4().hex[:8]}", Cluster(cluster).request
+    mappings = {"properties": {"texts": {**texts, "type": "nested"} if nested else texts}}
+    request("PUT", f"/{name}", {"settings": {"number_of_shards": 1}, "mappings": mappings})
+    documents = [{"de": "Bilder und die Farben", "en": "pictures"}] * 2
+    documents += [{"de": "Karten", "en": "und die"}] * 3 + [{"de": "Spiel"}] * 100
+    lines = [
+        line
+        for id, document in zip(["feh", *map(str, range(200))], documents, strict=False)
+        for line in (json.dumps({"index": {"_id": id}}), json.dumps({"texts": document}))
+    ]
+    try:
+        request("POST", f"/{name}/_bulk", "\n".join(lines) + "\n", refresh="true")
+        query: dict[str, Any] = {"match": {"texts.de": "xyz"}}
+        assert added(client, name, {"nested": {"path": "texts", "query": query}} if nested else query) == {
+            "bilder",
+            "farben",
+        }
+    finally:
+        cluster.drop_if_exists(name)
+
+
 def test_an_alias_of_indices_with_different_mappings(
     cluster: OpenSearchEngine, client: FlaskClient, packages: str
 ) -> None:
