@@ -101,37 +101,37 @@ EQUIVALENT = {
     ): "how much is sent at a time, not what is indexed",
     (
         "resift/ingest/indexing.py",
-        "BATCH_BYTES = 5 * 2**20  # approximate maximum number of characters in a bulk request",
+        "BATCH_CHARACTERS = 5 * 2**20  # approximate maximum number of characters in a bulk request",
     ): "how much is sent at a time, not what is indexed",
     (
         "resift/ingest/indexing.py",
-        "BATCH_BYTES = 3 * 2**20  # approximate maximum number of characters in a bulk request",
+        "BATCH_CHARACTERS = 3 * 2**20  # approximate maximum number of characters in a bulk request",
     ): "how much is sent at a time, not what is indexed",
     (
         "resift/ingest/indexing.py",
-        "BATCH_BYTES = 4 * 3**20  # approximate maximum number of characters in a bulk request",
+        "BATCH_CHARACTERS = 4 * 3**20  # approximate maximum number of characters in a bulk request",
     ): "how much is sent at a time, not what is indexed",
     (
         "resift/ingest/indexing.py",
-        "BATCH_BYTES = 4 * 1**20  # approximate maximum number of characters in a bulk request",
+        "BATCH_CHARACTERS = 4 * 1**20  # approximate maximum number of characters in a bulk request",
     ): "how much is sent at a time, not what is indexed",
     (
         "resift/ingest/indexing.py",
-        "BATCH_BYTES = 4 * 2**21  # approximate maximum number of characters in a bulk request",
+        "BATCH_CHARACTERS = 4 * 2**21  # approximate maximum number of characters in a bulk request",
     ): "how much is sent at a time, not what is indexed",
     (
         "resift/ingest/indexing.py",
-        "BATCH_BYTES = 4 * 2**19  # approximate maximum number of characters in a bulk request",
+        "BATCH_CHARACTERS = 4 * 2**19  # approximate maximum number of characters in a bulk request",
     ): "how much is sent at a time, not what is indexed",
     (
         "resift/ingest/indexing.py",
-        "BATCH_BYTES = 4 * (2 * 20)  # approximate maximum number of characters in a bulk request",
+        "BATCH_CHARACTERS = 4 * (2 * 20)  # approximate maximum number of characters in a bulk request",
     ): "how much is sent at a time, not what is indexed",
     ("resift/ingest/indexing.py", "size = 1"): "batches end at about so many characters",
     ("resift/ingest/indexing.py", "size = -1"): "batches end at about so many characters",
     (
         "resift/ingest/indexing.py",
-        "if len(batch) == BATCH or (size > BATCH_BYTES):",
+        "if len(batch) == BATCH or (size > BATCH_CHARACTERS):",
     ): "batches end at about so many characters",
     (
         "resift/encoders/model.py",

@@ -31,6 +31,7 @@ from resift.embedded.fields import COMPARISONS, FieldTest, checked_scalar, exist
 from resift.embedded.scoring import checked_numbers, parse_script
 from resift.embedded.tables import IndexTables
 from resift.errors import BadInput, UnsupportedQuery
+from resift.query.clause_count import MAX_ENGINE_CLAUSES
 from resift.query.dsl import MAX_RESULTS, VECTOR_FIELD
 from resift.schema import convert
 
@@ -38,10 +39,8 @@ Natural = Annotated[int, msgspec.Meta(ge=0)]
 ResultCount = Annotated[int, msgspec.Meta(ge=1, le=MAX_RESULTS)]  # a number of documents to retrieve
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Weight = Annotated[float, msgspec.Meta(ge=0, le=sys.float_info.max, title="a finite number, 0 or more")]
-# Limits of OpenSearch on the clauses of a query and on the values of a terms query.
-MAX_CLAUSES = 1024
-MAX_TERMS = 65_536
-MAX_DEPTH = 100  # within Python's recursion limit; OpenSearch accepts about 300
+_MAX_TERMS_VALUES = 65_536  # OpenSearch's limit on the values of a terms query
+_MAX_LEVELS = 100  # levels of clauses, within Python's recursion limit; OpenSearch accepts about 300
 _DATE_MATH = re.compile(r"^now([-+/].*)?$|\|\|")  # now-7d/d, 2024-01-01||+1M
 _MAX_QUERIES = 5  # maximum number of sub-queries of a hybrid query, in OpenSearch and here
 _COMMON = ("boost", "_name")  # settings of all kinds of clauses
@@ -155,11 +154,13 @@ class _Parser:
             count: The number of clauses to add.
 
         Raises:
-            BadInput: If the query now has more than MAX_CLAUSES clauses.
+            BadInput: If the query now has more than MAX_ENGINE_CLAUSES clauses.
         """
         self.count += count
-        if self.count > MAX_CLAUSES:
-            raise BadInput(f"the query has {self.count} clauses", value=self.count, expected=f"at most {MAX_CLAUSES}")
+        if self.count > MAX_ENGINE_CLAUSES:
+            raise BadInput(
+                f"the query has {self.count} clauses", value=self.count, expected=f"at most {MAX_ENGINE_CLAUSES}"
+            )
 
     def _inner_clause(self, query: Any) -> Clause:
         """Parse a clause that is nested in another clause.
@@ -170,9 +171,9 @@ class _Parser:
         Raises:
             BadInput: If the clauses are nested too deeply.
         """
-        if self.depth == MAX_DEPTH:
-            expected = f"at most {MAX_DEPTH} levels"
-            raise BadInput("queries are nested too deeply", value=MAX_DEPTH + 1, expected=expected)
+        if self.depth == _MAX_LEVELS:
+            expected = f"at most {_MAX_LEVELS} levels"
+            raise BadInput("queries are nested too deeply", value=_MAX_LEVELS + 1, expected=expected)
         self.depth += 1
         clause = self.clause(query)
         self.depth -= 1
@@ -270,9 +271,9 @@ class _Parser:
 
     def _terms(self, name: str, settings: Mapping[str, Any], boost: float) -> Clause:
         values = convert(name, settings["values"], list[Any])
-        if len(values) > MAX_TERMS:
+        if len(values) > _MAX_TERMS_VALUES:
             message = f"{len(values)} terms on {name!r}"
-            raise BadInput(message, value=len(values), expected=f"at most {MAX_TERMS}")
+            raise BadInput(message, value=len(values), expected=f"at most {_MAX_TERMS_VALUES}")
         return self._value_clause(name, values, boost)
 
     def _value_clause(self, name: str, values: Sequence[Any], boost: float) -> Clause:

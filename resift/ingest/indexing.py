@@ -24,8 +24,8 @@ from resift.query.dsl import VECTOR_FIELD, document_text
 __all__ = ["DeadLetters", "Indexer", "Report"]
 
 BATCH = 500  # maximum number of documents in a bulk request
-BATCH_BYTES = 4 * 2**20  # approximate maximum number of characters in a bulk request
-_NUMBER_BYTES = 20  # approximate number of characters of a number in a bag of vectors
+BATCH_CHARACTERS = 4 * 2**20  # approximate maximum number of characters in a bulk request
+_NUMBER_CHARACTERS = 20  # approximate number of characters of a number in a bag of vectors
 
 
 @dataclass
@@ -305,7 +305,7 @@ def _batches(
 ) -> Iterator[tuple[list[Record], list[str]]]:
     """Group records into batches of at most :data:`BATCH` records, and build the text of each record.
 
-    A batch also ends when its texts and bags of vectors reach about :data:`BATCH_BYTES` characters. If reading the
+    A batch also ends when its texts and bags of vectors reach about :data:`BATCH_CHARACTERS` characters. If reading the
     records fails, the records that were read before are yielded as a last batch, and the exception is raised when the
     next batch is requested.
 
@@ -332,8 +332,8 @@ def _batches(
                 continue
             batch.append(record)
             texts.append(text)
-            size += len(text) + _NUMBER_BYTES * numbers
-            if len(batch) == BATCH or size >= BATCH_BYTES:
+            size += len(text) + _NUMBER_CHARACTERS * numbers
+            if len(batch) == BATCH or size >= BATCH_CHARACTERS:
                 yield batch, texts
                 batch, texts, size = [], [], 0
     except Exception:

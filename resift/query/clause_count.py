@@ -31,8 +31,8 @@ FieldTypes = Mapping[str, str]
 
 MAX_ENGINE_CLAUSES = 1024
 """OpenSearch's default of ``indices.query.bool.max_clause_count``."""
-# The number of fields that a pattern is assumed to match if the mapping is unknown.
-_UNKNOWN_FIELDS = 50
+UNKNOWN_FIELDS = 50
+"""The number of fields that a pattern is assumed to match if the mapping is unknown."""
 # Lucene counts many clauses about numbers, dates or ranges twice, because they contain two queries: one for the index,
 # and one for the doc values.
 _VALUE_CLAUSES = 2
@@ -87,7 +87,7 @@ class ClauseCounter:
         """
         bare = [name.partition("^")[0] for name in names] or ["*"]
         if not self._mappings:
-            return sum(_UNKNOWN_FIELDS if "*" in name else 1 for name in bare)
+            return sum(UNKNOWN_FIELDS if "*" in name else 1 for name in bare)
         return max(_word_clauses(types, bare) for types in self._mappings)
 
     def clauses(self, clause: Clause) -> int:

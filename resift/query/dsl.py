@@ -31,7 +31,7 @@ PIPELINE_PREFIX = "resift-"
 """The prefix of the names of Resift's pipelines for an index. The name of the index follows."""
 REWRITTEN_NAME = "resift"
 """The ``_name`` of the clause that marks a query as rewritten. Hits show the name in ``matched_queries``."""
-MAX_CLAUSES = 1000
+MAX_OWN_CLAUSES = 1000
 """The maximum number of clauses (words times fields) in a query by Resift. OpenSearch refuses more than 1024."""
 MAX_WINDOW = 1000
 """The maximum rescore window of a search, and the maximum number of documents that a k-NN search finds."""

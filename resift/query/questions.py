@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from resift.query.dsl import MAX_CLAUSES, Body, text_clause
+from resift.query.dsl import MAX_OWN_CLAUSES, Body, text_clause
 from resift.text import FUNCTION_WORDS, tokenize, word_spans
 
 FUNCTION_WORD_BOOST = 0.1
@@ -16,7 +16,7 @@ TIE_BREAKER = 0.3
 # The number of words that replace a text with more words than OpenSearch accepts. For a pasted document, a few
 # distinctive words find more than many words: 50 to 200 do better than 400, and 400 better than as many as possible.
 _DISTINCTIVE_WORDS = 100
-# A text is shortened only if its number of clauses exceeds MAX_CLAUSES by more than this. OpenSearch allows 1,024.
+# A text is shortened only if its number of clauses exceeds MAX_OWN_CLAUSES by more than this. OpenSearch allows 1,024.
 _TOLERANCE = 20
 _PUNCTUATION = ".,;:?!\"'()"
 
@@ -75,11 +75,11 @@ def distinctive_words(text: str, field_count: int, rarity: Callable[[str], float
     >>> distinctive_words("bush fire", 2, len)
     'bush fire'
     """
-    if (len(tokenize(text)) + 1) * field_count <= MAX_CLAUSES + _TOLERANCE:  # each field counts as a clause itself
+    if (len(tokenize(text)) + 1) * field_count <= MAX_OWN_CLAUSES + _TOLERANCE:  # each field counts as a clause itself
         return text
     counts = _word_counts(text.lower())
     words = [word for word in counts if word not in FUNCTION_WORDS]
-    room = min(_DISTINCTIVE_WORDS, max(1, MAX_CLAUSES // (2 * field_count)))
+    room = min(_DISTINCTIVE_WORDS, max(1, MAX_OWN_CLAUSES // (2 * field_count)))
     chosen: dict[str, str] = {}
     for word in sorted(words, key=lambda word: -(counts[word] ** 0.5) * rarity(word)):
         size = len(tokenize(word))

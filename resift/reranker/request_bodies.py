@@ -11,12 +11,13 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Raw, Struct, field
 
+from resift.contracts.documents import MAX_ID_BYTES
 from resift.contracts.search_options import Clause, Name, RankingMethod, SessionId, Text
 from resift.encoders.dynamax import MAX_WORDS
 from resift.errors import TextTooLong
 from resift.reviews.reviews import MAX_FIELDS
 from resift.schema import documented
-from resift.sessions.sessions import MAX_DOCUMENT_ID, MAX_JUDGEMENTS, MAX_QUERY
+from resift.sessions.sessions import MAX_JUDGEMENTS, MAX_QUERY
 from resift.text import tokenize
 
 MAX_INPUTS = 2048
@@ -102,7 +103,7 @@ class FeedbackRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ]
     query: Annotated[Text, documented(f"the query text; its first {MAX_QUERY} characters are stored")] = ""
     relevant: Annotated[
-        Ids, documented(f"ids of relevant documents (grade 1); an id has at most {MAX_DOCUMENT_ID} bytes", "none")
+        Ids, documented(f"ids of relevant documents (grade 1); an id has at most {MAX_ID_BYTES} bytes", "none")
     ] = field(default_factory=list)
     irrelevant: Annotated[Ids, documented("ids of documents that are not relevant (grade -1)", "none")] = field(
         default_factory=list

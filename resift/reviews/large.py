@@ -18,7 +18,7 @@ from resift.reviews.ranking import DOCUMENT_OVERHEAD, DocumentSet
 from resift.reviews.stored import StoredSet, readable
 
 # Maximum size of a set in memory: its characters, and DOCUMENT_OVERHEAD more for each document.
-MAX_TEXT = 100_000_000
+MAX_SET_SIZE = 100_000_000
 MAX_LOADED = 100_000  # number of documents of a larger set that are loaded, in addition to the judged documents
 _BACKGROUND = 1000  # number of random documents with which relevant documents are compared, to find typical words
 _TERMS = 60  # maximum number of words in a search for documents that are likely to be relevant
@@ -149,13 +149,13 @@ class LargeSet(ReviewDocuments):
     def _best(self, most: int, clauses: Mapping[str, Sequence[Body]]) -> Iterator[tuple[str, str]]:
         """Search for documents of the set, and yield the id and the text of the best hits.
 
-        The iterator stops after ``most`` documents, or when the total length of the texts exceeds MAX_TEXT.
+        The iterator stops after ``most`` documents, or when the total length of the texts exceeds MAX_SET_SIZE.
 
         Args:
             most: The maximum number of documents.
             clauses: The parts of a ``bool`` query, such as "should" or "must_not", with their clauses.
         """
-        remaining = MAX_TEXT
+        remaining = MAX_SET_SIZE
         for id, text in islice(self._stored.scan(query=self._stored.within(**clauses)), most):
             remaining -= len(text) + DOCUMENT_OVERHEAD
             if remaining < 0:

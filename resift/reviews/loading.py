@@ -10,15 +10,14 @@ from itertools import islice
 
 from resift.contracts.engine import Headers
 from resift.errors import AmbiguousDocument, BadInput, DeadlineExceeded, EngineError
-from resift.query.dsl import text_clause
+from resift.query.clause_count import UNKNOWN_FIELDS
+from resift.query.dsl import MAX_OWN_CLAUSES, text_clause
 from resift.reviews.documents import ReviewDocuments
-from resift.reviews.large import MAX_TEXT, LargeSet
+from resift.reviews.large import MAX_SET_SIZE, LargeSet
 from resift.reviews.ranking import DOCUMENT_OVERHEAD, DocumentSet
 from resift.reviews.stored import StoredSet
 from resift.text import FUNCTION_WORDS, tokenize
 
-_CLAUSES = 1000  # maximum number of clauses of a query; each word in each field is a clause
-_UNKNOWN_FIELDS = 50  # assumed number of text fields, if they are unknown
 _FIRST = 1000  # number of hits for the topic that are ranked first, until a document has been judged relevant
 
 
@@ -121,7 +120,7 @@ class LazySet(ReviewDocuments):
         stored, index, searched = self._stored, self._stored.index, self._stored.fields
         clause = text_clause(_shortened(self._topic, len(searched)), searched or ["*"]) if self._topic else None
         texts: dict[str, str] = {}
-        remaining, deadline = MAX_TEXT, time.monotonic() + self._max_seconds
+        remaining, deadline = MAX_SET_SIZE, time.monotonic() + self._max_seconds
         for id, text in stored.scan(query=stored.query):
             if id in texts:
                 message = f"document {id!r} is in {index!r} more than once"
@@ -154,7 +153,7 @@ def _shortened(topic: str, fields: int) -> str:
         The topic itself if it is short enough. Otherwise its first distinct words, as many as the engine accepts,
         without function words such as "the".
     """
-    words, limit = tokenize(topic), max(1, _CLAUSES // (fields or _UNKNOWN_FIELDS) - 1)
+    words, limit = tokenize(topic), max(1, MAX_OWN_CLAUSES // (fields or UNKNOWN_FIELDS) - 1)
     if len(words) <= limit:
         return topic
     return " ".join([word for word in dict.fromkeys(words) if word not in FUNCTION_WORDS][:limit])

@@ -25,7 +25,7 @@ from resift.sessions.sessions import SessionCaller
 
 MAX_FIELDS = 50  # maximum number of fields of a review
 # Maximum memory of the open reviews in bytes, as estimated. Beyond it, the least recently used reviews are closed. The
-# largest review that is ranked as a whole needs 3.2 GB (MAX_TEXT).
+# largest review that is ranked as a whole needs 3.2 GB (MAX_SET_SIZE).
 MAX_MEMORY = 4 * 10**9
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import islice
 
-from resift.query.dsl import MAX_CLAUSES, Body, NestedField, text_clause, without_boost
+from resift.query.dsl import MAX_OWN_CLAUSES, Body, NestedField, text_clause, without_boost
 from resift.query.tree import boost_of
 from resift.text import ANALYZER_STOP_WORDS, tokenize
 
@@ -32,7 +32,7 @@ def word_room(clause_count: int, clauses_per_word: int) -> int:
         clauses_per_word: The number of clauses that each added word needs. See
             :meth:`resift.query.clause_count.ClauseCounter.fields`.
     """
-    return max(0, (MAX_CLAUSES - clause_count) // clauses_per_word)
+    return max(0, (MAX_OWN_CLAUSES - clause_count) // clauses_per_word)
 
 
 def average_boosts(fields: Sequence[str]) -> tuple[Sequence[str], float]:

@@ -22,6 +22,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from resift.contracts.documents import MAX_ID_BYTES
 from resift.contracts.search_options import is_session_id
 from resift.contracts.session_store import SessionRecord, SessionStore
 from resift.errors import (
@@ -39,7 +40,6 @@ from resift.sessions.quotas import Quotas
 log = logging.getLogger(__name__)
 MAX_JUDGEMENTS = 100  # maximum number of judgements in a session
 MAX_QUERY = 200  # number of characters of a query that are stored
-MAX_DOCUMENT_ID = 512  # bytes; the limit of OpenSearch
 # Bytes of an index name. A single name has at most 255, but a list of names is possible, and OpenSearch accepts URLs of
 # 4096 bytes.
 MAX_INDEX = 1024
@@ -479,7 +479,7 @@ def check_judgements(judgements: Sequence[Judgement]) -> None:
         )
     for judgement in judgements:
         for what, value, limit in (
-            ("document id", judgement.document, MAX_DOCUMENT_ID),
+            ("document id", judgement.document, MAX_ID_BYTES),
             ("index name", judgement.index, MAX_INDEX),
         ):
             try:

@@ -11,7 +11,7 @@ from resift import Model
 from resift.contracts.documents import Document
 from resift.contracts.engine import Engine
 from resift.query.body import TextQuery, parse
-from resift.query.dsl import MAX_CLAUSES
+from resift.query.dsl import MAX_OWN_CLAUSES
 from resift.query.questions import distinctive_words, question_clause
 from resift.rewriting.clauses import WIDENED_NAME
 from resift.rewriting.knowledge import Knowledge
@@ -92,8 +92,8 @@ def rarity(word: str) -> float:
 
 
 def test_the_distinctive_words_of_a_long_text_are_searched() -> None:
-    many = [f"w{number}" for number in range(2 * MAX_CLAUSES)]
-    short = " ".join(many[: MAX_CLAUSES // 2])
+    many = [f"w{number}" for number in range(2 * MAX_OWN_CLAUSES)]
+    short = " ".join(many[: MAX_OWN_CLAUSES // 2])
     assert distinctive_words(short, 2, rarity) == short
     assert distinctive_words(" ".join(many), 0, rarity) == " ".join(many)  # whose fields nobody knows
     text = f"Extraordinary fire. {' '.join(many)} FIRE Fire fire, because of the fire"

@@ -13,6 +13,7 @@ from service_app import RECORDS
 
 import resift
 from resift import Model
+from resift.contracts.documents import MAX_ID_BYTES
 from resift.contracts.session_store import SessionStore
 from resift.embedded.engine import SqliteEngine
 from resift.errors import BadInput, QuotaExceeded, TextTooLong
@@ -21,7 +22,7 @@ from resift.ingest.indexing import DeadLetters, Indexer
 from resift.reranker import Config, create_app
 from resift.reranker.access.keys import Caller, KeyFile
 from resift.sessions.quotas import Quotas
-from resift.sessions.sessions import MAX_DOCUMENT_ID, Sessions
+from resift.sessions.sessions import Sessions
 
 DAY = 86_400
 NOON = 20_000.5 * DAY  # the quotas do not begin anew during a test
@@ -71,7 +72,7 @@ def test_the_library_has_the_same_bounds(tmp_path: Path, model: Model) -> None:
     with resift.open(tmp_path / "docs.db", model) as library:
         session = library.index("docs", fields=["text"]).session("anna")
         with pytest.raises(TextTooLong, match="the document id has 513 bytes"):
-            session.mark(neutral=["x" * (MAX_DOCUMENT_ID + 1)])
+            session.mark(neutral=["x" * (MAX_ID_BYTES + 1)])
         with pytest.raises(BadInput, match="lone surrogate"):
             session.mark(neutral=["\ud800"])
 

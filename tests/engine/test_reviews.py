@@ -107,7 +107,7 @@ def test_a_document_set_larger_than_memory(
     engine.create(index, ["text"], model)
     assert engine.bulk(index, [Document(str(n), {"text": text}, vectors[n]) for n, text in enumerate(texts)]) == []
     engine.refresh(index)
-    monkeypatch.setattr(loading, "MAX_TEXT", 5000)
+    monkeypatch.setattr(loading, "MAX_SET_SIZE", 5000)
     monkeypatch.setattr(large, "MAX_LOADED", 30)
     even = {"bool": {"must_not": [{"ids": {"values": ["190"]}}]}}
     reviews = Reviews(engine, open_stores)

@@ -15,13 +15,13 @@ from openapi_document import ERROR, METHODS, OPERATIONS, SPEC, check, error_mess
 from service_app import wait_for_sample
 
 from resift import Model, __version__
-from resift.contracts.documents import Document
+from resift.contracts.documents import MAX_ID_BYTES, Document
 from resift.embedded.engine import SqliteEngine
 from resift.errors import ResiftError
 from resift.feedback.judgements import GRADES, SOURCES
 from resift.reranker import Config, create_app
 from resift.service.search_service import LEXICAL_SESSION_WINDOW, SESSION_WINDOW
-from resift.sessions.sessions import MAX_DOCUMENT_ID, MAX_INDEX, MAX_JUDGEMENTS
+from resift.sessions.sessions import MAX_INDEX, MAX_JUDGEMENTS
 from resift.vectors.weights import DEFAULT_ALPHA
 
 WITH_BODY = [name for name, (_, _, operation) in OPERATIONS.items() if "requestBody" in operation]
@@ -201,7 +201,7 @@ def test_limits_and_defaults_in_descriptions_equal_the_code() -> None:
     feedback = schemas["FeedbackRequest"]["properties"]
     assert f"at most {MAX_JUDGEMENTS} documents" in schemas["FeedbackRequest"]["description"]
     assert str(MAX_INDEX) in feedback["index"]["description"]
-    assert feedback["relevant"]["items"]["maxLength"] == MAX_DOCUMENT_ID
+    assert feedback["relevant"]["items"]["maxLength"] == MAX_ID_BYTES
     judgement = schemas["Judgement"]["properties"]
     assert all(f"{value:g} {name}" in judgement["grade"]["description"] for name, value in GRADES.items() if value)
     assert set(GRADES) < set(feedback)

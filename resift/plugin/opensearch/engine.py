@@ -52,7 +52,7 @@ from resift.plugin.opensearch.mappings import (
 from resift.plugin.opensearch.models import analyzed_tokens, embedding, sparse_tokens
 from resift.plugin.opensearch.stored_fields import has_source, stored_documents
 from resift.query.clause_count import ClauseCounter
-from resift.query.dsl import MAX_CLAUSES, PLAIN, VECTOR_FIELD, Body, NestedField, is_compact, is_ours, text_clause
+from resift.query.dsl import MAX_OWN_CLAUSES, PLAIN, VECTOR_FIELD, Body, NestedField, is_compact, is_ours, text_clause
 
 _MAX_FLOAT32 = 1e38  # limit for numbers that are compared with their 32-bit form
 # Time for which the kind of an index's default pipeline is cached, in seconds. Its fields are cached as long.
@@ -446,7 +446,7 @@ class OpenSearchEngine(Engine):
             words: The words. The analyzers of the index normalise them.
             headers: The HTTP headers of the caller, which are passed on to OpenSearch.
         """
-        if not words or len(words) * ClauseCounter(info.field_types).fields(info.fields) > MAX_CLAUSES:
+        if not words or len(words) * ClauseCounter(info.field_types).fields(info.fields) > MAX_OWN_CLAUSES:
             return super().word_counts(info, words, headers)
         clauses = [text_clause(word, info.fields) for word in words]
         # OpenSearch tests each document of the search against each filter of the aggregation. In a large index, this is
