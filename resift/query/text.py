@@ -54,8 +54,8 @@ def text_of(clause: Clause) -> str:
         text = next(filter(None, map(text_of, parts)), "") if is_constant or name not in _UNSEARCHED_PARTS else ""
         if text:
             return text
-    others = {name: value for name, value in clause.settings.items() if name not in clause.parts}
-    return _text_inside(others)
+    settings = {name: value for name, value in clause.settings.items() if name not in clause.parts}
+    return _text_inside(settings)
 
 
 def _text_inside(value: Any) -> str:
