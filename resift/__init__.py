@@ -16,7 +16,6 @@ from resift.version import __version__
 
 if TYPE_CHECKING:
     from resift.client import rewrite, rewrite_async
-    from resift.encoders.builders import build_model
     from resift.library import Added, Explanation, Hit, Hits, Index, Library, SearchOptions, Session, open
     from resift.plugin.operations.attach import attach, detach
     from resift.plugin.operations.doctor import doctor

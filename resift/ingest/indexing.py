@@ -88,6 +88,8 @@ class Indexer(BatchWriter):
         # Records that are neither acknowledged nor dead letters yet, by object identity, because ids may repeat.
         self._open: dict[int, Record] = {}
         self._vector_field = VECTOR_FIELD
+        self._started = time.perf_counter()
+        self._progress: Callable[[Report], None] = lambda report: None
 
     def run(
         self,
@@ -115,16 +117,10 @@ class Indexer(BatchWriter):
             BadInput: If the dead-letter file cannot be written. Reading stops then.
             Exception: If reading ``records`` fails. All records that were read before are indexed first.
         """
-        started = time.perf_counter()
+        self._started, self._progress = time.perf_counter(), progress
         self._open_index(fields, analyzer)
         info = self.engine.info(self.index).require_model(self.model)
         fields, self._vector_field = info.fields, info.vector_field
-
-        def report_progress() -> None:
-            self.report.seconds = time.perf_counter() - started
-            progress(self.report)
-
-        self._after_batch = report_progress
         reading = self._track_documents(records)
         try:
             with self:
@@ -140,6 +136,10 @@ class Indexer(BatchWriter):
             self.dead_letters.close()
         self._refresh()
         return self.report
+
+    def _after_batch(self) -> None:
+        self.report.seconds = time.perf_counter() - self._started
+        self._progress(self.report)
 
     def _refresh(self) -> None:
         """Make the indexed documents searchable.

@@ -49,6 +49,8 @@ def wait_before_retry(attempt: int, sleep: Callable[[float], None]) -> None:
 class BatchWriter(ABC):
     """A context manager that sends batches of documents to an engine, with several requests at the same time.
 
+    An instance can be used in a single ``with`` statement.
+
     The end of the ``with`` block waits for all requests. If a request gets no response, or if the engine rejects
     documents temporarily, for example because it is overloaded, the documents are sent again, up to :data:`ATTEMPTS`
     times. There are no retries after ``stop`` has been requested, or after the block has raised an exception. If a
@@ -66,8 +68,9 @@ class BatchWriter(ABC):
         self._sleep = sleep or self.stop.wait
         # Protects the state that the threads share.
         self._lock = threading.RLock()
-        # Called after each batch, in the thread that calls put().
-        self._after_batch: Callable[[], None] = lambda: None
+        self._pool = ThreadPoolExecutor(writers)  # starts a thread when it is needed
+        self._running: deque[tuple[set[str], Future[None]]] = deque()
+        self._aborted = False
 
     @abstractmethod
     def _request(self, batch: Batch) -> list[Rejection]:
@@ -98,10 +101,10 @@ class BatchWriter(ABC):
             failure: The error of the whole request, or None if the engine only rejected some documents.
         """
 
+    def _after_batch(self) -> None:  # noqa: B027 - most writers have nothing to report
+        """Report the progress. The method is called after each batch, in the thread that calls :meth:`put`."""
+
     def __enter__(self) -> Self:
-        self._pool = ThreadPoolExecutor(self._writers)
-        self._running: deque[tuple[set[str], Future[None]]] = deque()
-        self._aborted = False
         return self
 
     def __exit__(
