@@ -282,6 +282,16 @@ class Index:
         """
         return self.library.engine.get(self.name, str(id))[0]
 
+    def text_of(self, source: Mapping[str, Any]) -> str:
+        """Return the text of a document in the text fields of the index, with one value per line.
+
+        In an index without vectors of Resift, these are the text fields of the mapping, without web addresses.
+
+        Args:
+            source: The fields of the document, such as :attr:`Hit.source`.
+        """
+        return readable_text(source, self.library.service.info(self.name))
+
     def delete(self, ids: Iterable[str | int | Hit]) -> int:
         """Delete documents from the index.
 
@@ -511,8 +521,7 @@ class Session:
         new = [hit for hit in hits if hit.id not in judged][: max(0, budget - len(judged))]
         if not new:
             return self._explanation(session, explain)
-        info = self._service.info(self.index.name)
-        scores = list(score(self._query, [readable_text(hit.source, info) for hit in new]))
+        scores = list(score(self._query, [self.index.text_of(hit.source) for hit in new]))
         if len(scores) != len(new):
             message = f"score returned {len(scores)} scores for {len(new)} texts"
             raise BadInput(message, value=scores, expected=f"{len(new)} numbers")

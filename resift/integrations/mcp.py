@@ -18,7 +18,6 @@ from resift.contracts.search_options import Judged
 from resift.errors import BadInput, NotFound, ResiftError, needs_extra
 from resift.feedback.explain import title_of
 from resift.library import Hit, Index
-from resift.query.dsl import document_text
 from resift.reviews.review import MODEL, Review
 from resift.rewriting.outcome import Outcome
 from resift.version import __version__
@@ -271,7 +270,7 @@ class AgentTools:
         return review
 
     def _passage(self, hit: Hit, characters: int) -> PassageOutput:
-        text = _compact_white_space(document_text(hit.source, self._index.fields))
+        text = _compact_white_space(self._index.text_of(hit.source))
         score = None if hit.score is None else float(f"{hit.score:.4g}")
         passage: PassageOutput = {"id": hit.id, "score": score, "text": text}
         fields = self._index.fields

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from resift.library import Explanation, Hits, Session
-from resift.query.dsl import document_text
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ def passages(session: Session, hits: Hits) -> Iterator[Passage]:
     fields = session.index.fields
     for hit in hits:
         metadata = {name: value for name, value in hit.source.items() if name not in fields}
-        yield Passage(hit.id, document_text(hit.source, fields), metadata, hit.score)
+        yield Passage(hit.id, session.index.text_of(hit.source), metadata, hit.score)
 
 
 class SessionMarking:

@@ -18,6 +18,8 @@ from service_app import post, wait_for_sample
 
 from resift import Model
 from resift.encoders.dynamax import DynaMax
+from resift.integrations.passages import passages
+from resift.library import Library
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker import Config, create_app
@@ -194,6 +196,16 @@ def test_spelling_titles_and_related_words_come_from_text_fields(
     service = client.application.extensions["resift"]
     assert set(service.words.get(service.info(packages)).titles) == {"feh", "eog", "mpv"}
     assert set(service.words.get(service.info(fires)).vocabulary.words) == {"fire", "bush", "smoke", "army"}
+
+
+def test_retrievers_and_scorers_get_the_text_fields(client: FlaskClient, fires: str) -> None:
+    index = Library(client.application.extensions["resift"]).index(fires)
+    session, texts = index.session(uuid.uuid4().hex), list[str]()
+    hits = session.search("fire")
+    expected = {"bush": "fire in the bush\nsmoke", "army": "army fire"}
+    assert {passage.id: passage.text for passage in passages(session, hits)} == expected
+    session.judge(hits, lambda _, scored: texts.extend(scored) or [0.0] * len(scored))  # type: ignore[func-returns-value]
+    assert texts == [expected[hit.id] for hit in hits]
 
 
 @pytest.mark.parametrize("body", [{}, {"_source": ["section"]}], ids=["documents", "some of their fields"])
