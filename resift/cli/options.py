@@ -237,11 +237,11 @@ def session_store_at(store: str) -> AbstractContextManager[SessionStore]:
     Raises:
         NotFound: If the file does not exist.
     """
-    _require_store(store, "sessions")
+    require_store(store, "sessions")
     return closing(open_session_store(store, service_settings().session_index))
 
 
-def _require_store(store: str, content: str) -> None:
+def require_store(store: str, content: str) -> None:
     """Raise an error if a session store does not exist. A new file would hide that a command looks in the wrong place.
 
     Args:
@@ -288,5 +288,5 @@ def ubi_log_at(engine: str, store: str) -> AbstractContextManager[UbiLog]:
         NotFound: If the log is in a file that does not exist.
     """
     settings, address = service_settings(), ubi_address(engine, store)
-    _require_store(address, "log of clicks (UBI)")
+    require_store(address, "log of clicks (UBI)")
     return closing(open_ubi_log(address, settings.ubi_events, settings.ubi_queries))

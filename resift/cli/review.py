@@ -10,7 +10,7 @@ from contextlib import closing
 
 import click
 
-from resift.cli.options import engine_at, engine_option, service_settings, store_option
+from resift.cli.options import engine_at, engine_option, require_store, service_settings, store_option
 from resift.errors import BadInput
 from resift.reviews.review import FORMATS, Review
 from resift.reviews.reviews import Reviews, ReviewSettings
@@ -36,6 +36,8 @@ def review(review: str, index: str | None, topic: str, format_: str | None, engi
 
     REVIEW is the name of the review. The command requires the extra 'review'.
     """
+    if index is None:
+        require_store(store, "reviews")
     sessions_index = service_settings().session_index
     with engine_at(engine) as opened_engine, closing(open_session_store(store, sessions_index)):  # checks the store
         reviews = Reviews(opened_engine, lambda: open_review_store(store, sessions_index))

@@ -103,6 +103,12 @@ def test_a_command_in_another_folder_than_the_service_fails_and_creates_nothing(
     assert list(here.iterdir()) == []
 
 
+def test_a_review_in_another_folder_than_the_service_fails_and_creates_nothing(here: Path) -> None:
+    result = resift("review", "wilson", "--store", "sessions.db", status=2)
+    assert f"no reviews: {here / 'sessions.db'} does not exist" in result.stderr
+    assert list(here.iterdir()) == []
+
+
 def test_the_commands_name_their_store(here: Path) -> None:
     store = open_session_store("sessions.db", "")
     Sessions(store).add("anna", "fire", [Judgement("news", "d1", 1)])
