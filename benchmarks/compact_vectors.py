@@ -38,10 +38,10 @@ import resift
 from resift import Model
 from resift.arrays import Floats, batched
 from resift.contracts.documents import Document, IndexInfo
-from resift.ingest.stopping import Stop
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations.vector_updates import write_vectors
 from resift.reranker import Config, create_app
+from resift.stopping import Stop
 from resift.vectors.compact import decode_vector, encode_vector
 from resift_lab.commands.served_search import ServedSearch
 from resift_lab.evaluation.data import read_collection

@@ -14,8 +14,8 @@ import click
 from resift.cli.failures import INTERRUPTED, PROBLEMS_FOUND
 from resift.cli.options import checked_address, json_option, parse_field_names, yes_option
 from resift.cli.output import print_report, print_table, require_confirmation
-from resift.ingest.stopping import Stop
 from resift.plugin.cluster.installation import DEFAULT_NAME, DEFAULT_SERVICE_URL, PROVIDERS
+from resift.stopping import Stop
 from resift.vectors.packaged import DEFAULT_MODEL
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from resift.encoders.registry import load_model
 from resift.errors import BadInput, IndexNotFound, ResiftError
 from resift.ingest.indexing import DeadLetters, Indexer, Report
 from resift.ingest.readers import Files, Record
-from resift.ingest.stopping import Stop
 from resift.plugin.adaptation import adaptation
 from resift.service.connect import is_opensearch
+from resift.stopping import Stop
 
 _MAX_IDS = 1_000_000  # number of ids that are checked for repetitions
 

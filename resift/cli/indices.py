@@ -22,9 +22,9 @@ from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine
 from resift.encoders.registry import load_model
 from resift.errors import IndexNotFound
-from resift.ingest.stopping import Stop
 from resift.plugin.operations.plan import count_documents
 from resift.service import index_operations as operations
+from resift.stopping import Stop
 
 
 @click.command(epilog="Example: resift indices --engine http://127.0.0.1:9200")

@@ -16,8 +16,8 @@ import click
 
 from resift.cli.failures import PROBLEMS_FOUND
 from resift.errors import BadInput, Interrupted
-from resift.ingest.stopping import Stop
 from resift.plugin.operations.plan import Plan, Progress, as_bars
+from resift.stopping import Stop
 
 _NO_WIDTH = ("Mn", "Me", "Cf")  # Unicode categories of characters without width
 _JOINERS = "\u200c\u200d"  # invisible characters that words of Persian and Hindi and some emoji need

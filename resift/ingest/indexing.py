@@ -17,9 +17,9 @@ from resift.encoders.model import Model
 from resift.errors import CorruptEngine, EngineError, EngineUnavailable, ResiftError
 from resift.ingest.dead_letters import DeadLetters
 from resift.ingest.readers import BadLine, Record, is_stream
-from resift.ingest.stopping import Stop
 from resift.ingest.writing import ATTEMPTS, UNSERIALIZABLE, Batch, BatchWriter, is_temporary, wait_before_retry
 from resift.query.dsl import VECTOR_FIELD, document_text
+from resift.stopping import Stop
 
 __all__ = ["DeadLetters", "Indexer", "Report"]
 

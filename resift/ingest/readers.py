@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 from resift.errors import BadInput
 from resift.ingest.rows import BadRow, rows_of
-from resift.ingest.stopping import Stop, stoppable
+from resift.stopping import Stop, stoppable
 
 STDIN = "-"
 FORMATS = ("jsonl", "json", "csv", "tsv", "text")

@@ -18,9 +18,9 @@ from resift.contracts.documents import Document, IndexInfo, Rejection
 from resift.contracts.encoding import encode_documents, encoded_fields
 from resift.contracts.engine import Engine
 from resift.encoders.model import Model
-from resift.ingest.stopping import Stop
 from resift.ingest.writing import vector_writer
 from resift.query.dsl import VECTOR_FIELD, is_compact, is_ours
+from resift.stopping import Stop
 from resift.vectors.compact import MAX_ROUNDING_ERROR
 
 TOLERANCE = 1e-4  # allowed difference of a component, relative to the largest component (or 1, if that is larger)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from resift.contracts.documents import IndexInfo, Rejection
 from resift.contracts.engine import Engine
 from resift.errors import CorruptEngine, EngineError, EngineUnavailable, ResiftError
-from resift.ingest.stopping import Stop
+from resift.stopping import Stop
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -12,12 +12,12 @@ from resift.contracts.engine import Engine
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, ModelMismatch, ResiftError
-from resift.ingest.stopping import Stop
 from resift.ingest.verify import Verification, select_indices
 from resift.ingest.verify import verify as verify_index
 from resift.plugin.operations.plan import Plan, Progress, Result, Step, count_documents, shown_steps
 from resift.query.dsl import PIPELINE_PREFIX
 from resift.service.connect import is_opensearch, open_engine
+from resift.stopping import Stop
 from resift.vectors.packaged import DEFAULT_MODEL
 
 

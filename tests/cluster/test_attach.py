@@ -18,11 +18,11 @@ from resift.cli.main import main
 from resift.contracts.documents import IndexInfo
 from resift.encoders.tables import build_table
 from resift.errors import BadInput
-from resift.ingest.stopping import Stop
 from resift.plugin.cluster.target_index import find_targets
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations.vector_updates import write_vectors
 from resift.rewriting.similarity import similarity_clause
+from resift.stopping import Stop
 
 FIELDS = ["title", "text", "meta.note", "comments.says"]
 

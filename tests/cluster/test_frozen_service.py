@@ -28,7 +28,6 @@ from service_app import post
 from waiting import until
 
 from resift import Model
-from resift.ingest.stopping import Stop
 from resift.ingest.verify import verify
 from resift.plugin.cluster.index_pipelines import update_pipelines
 from resift.plugin.cluster.install import Installer
@@ -39,6 +38,7 @@ from resift.plugin.operations.doctor import status_rows
 from resift.plugin.operations.install import Guard
 from resift.plugin.operations.plan import Step
 from resift.reranker import Config, create_app
+from resift.stopping import Stop
 
 SECONDS = 8  # with its default timeouts, ML Commons would wait for 10 to 60 seconds
 FIRE = {"multi_match": {"query": "fire", "fields": ["title", "text"]}}

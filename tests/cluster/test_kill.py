@@ -29,9 +29,9 @@ from resift.embedded.engine import SqliteEngine
 from resift.errors import BadInput, ResiftError
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
-from resift.ingest.stopping import Stop
 from resift.ingest.verify import verify
 from resift.service.connect import open_engine
+from resift.stopping import Stop
 
 DOCUMENTS = 3000
 

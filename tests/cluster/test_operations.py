@@ -16,8 +16,8 @@ from attached_index import COUNT, Index, assert_right, own, shop
 import resift
 from resift import Model
 from resift.errors import BadInput, IndexNotFound, Interrupted
-from resift.ingest.stopping import Stop
 from resift.plugin.operations.plan import Step
+from resift.stopping import Stop
 
 __all__ = ["own", "shop"]
 

@@ -17,11 +17,11 @@ from resift.embedded.engine import SqliteEngine
 from resift.errors import BadInput, EngineError, EngineUnavailable, ModelMismatch
 from resift.ingest.indexing import BATCH, DeadLetters, Indexer, Report
 from resift.ingest.readers import BadLine, Files, Record
-from resift.ingest.stopping import Stop
 from resift.ingest.tables import Refusals
 from resift.ingest.verify import verify
 from resift.ingest.writing import ATTEMPTS
 from resift.query.dsl import VECTOR_FIELD
+from resift.stopping import Stop
 
 
 def record(number: int, text: Any = "fire") -> Record:

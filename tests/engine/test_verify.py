@@ -17,10 +17,10 @@ from resift.contracts.engine import Engine
 from resift.embedded.engine import SqliteEngine
 from resift.encoders.tables import build_table
 from resift.errors import BadInput, EngineError, EngineUnavailable, ModelMismatch
-from resift.ingest.stopping import Stop
 from resift.ingest.verify import BATCH, Verification, is_expected_vector, verify
 from resift.ingest.writing import ATTEMPTS
 from resift.query.dsl import VECTOR_FIELD
+from resift.stopping import Stop
 
 
 def write(engine: Engine, index: str, model: Model, texts: dict[str, str], encoded: str | None = None) -> None:

@@ -18,9 +18,9 @@ from resift.errors import BadInput, CorruptEngine, EngineError, EngineUnavailabl
 from resift.ingest.dead_letters import DeadLetters
 from resift.ingest.indexing import BATCH, Indexer, Report
 from resift.ingest.readers import BadLine, Record
-from resift.ingest.stopping import Stop
 from resift.ingest.writing import ATTEMPTS
 from resift.query.dsl import VECTOR_FIELD
+from resift.stopping import Stop
 
 Fault = Callable[[Sequence[Document]], None]
 

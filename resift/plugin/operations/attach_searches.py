@@ -9,7 +9,6 @@ from typing import Any
 from urllib.parse import quote
 
 from resift.errors import BadInput, EngineError, ResiftError
-from resift.ingest.stopping import Stop
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import RESERVED_NAMES
 from resift.plugin.cluster.index_record import read_records
@@ -32,6 +31,7 @@ from resift.plugin.operations.install import find_installation
 from resift.plugin.operations.plan import Plan, Progress, Result
 from resift.plugin.operations.route import Route
 from resift.plugin.operations.shared_defaults import SharedDefaults, without_default
+from resift.stopping import Stop
 
 _READ_ONLY = ("index.blocks.read_only", "index.blocks.metadata")
 _SHOWN_USES = 5

@@ -14,7 +14,6 @@ from resift.encoders.model import Model
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, EngineError, MissingExtra, ResiftError
 from resift.files import folder_write_error
-from resift.ingest.stopping import Stop
 from resift.plugin.adaptation import adaptation
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import pipeline_kinds, update_pipelines
@@ -32,6 +31,7 @@ from resift.plugin.operations.route import service_urls
 from resift.plugin.operations.service_status import served_model
 from resift.plugin.operations.vector_updates import Written, remove_vectors, write_vectors
 from resift.query.dsl import is_ours
+from resift.stopping import Stop
 from resift.vectors.packaged import DEFAULT_MODEL, load_vectors
 
 NOT_INSTALLED = "no default pipelines were set, because the cluster has no installation for this model"

@@ -14,7 +14,6 @@ from urllib.parse import quote
 from resift.contracts.documents import IndexInfo
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, NotFound
-from resift.ingest.stopping import Stop
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import (
     ingest_pipeline_owners,
@@ -31,6 +30,7 @@ from resift.plugin.operations.detach_searches import SearchDetachment, other_att
 from resift.plugin.operations.plan import Plan, Progress, Result, raise_if_stopped, start_step
 from resift.plugin.operations.vector_updates import remove_vectors
 from resift.query.dsl import is_ours
+from resift.stopping import Stop
 
 _SHOWN_REFUSALS = 5
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from resift.contracts.documents import ModelDescription
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, EngineError, EngineUnavailable, UnsupportedCluster
-from resift.ingest.stopping import Stop
 from resift.plugin.addresses import is_cluster, without_credentials
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_record import indices_with_model
@@ -29,6 +28,7 @@ from resift.plugin.cluster.remote_model import DEPLOYS_LAZILY, RemoteModel
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations.plan import Plan, Progress, Result, Step
 from resift.plugin.operations.service_status import read_health
+from resift.stopping import Stop
 from resift.vectors.packaged import DEFAULT_MODEL
 
 if TYPE_CHECKING:

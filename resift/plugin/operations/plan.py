@@ -11,8 +11,8 @@ from typing import Any
 
 from resift.contracts.engine import Engine
 from resift.errors import Interrupted
-from resift.ingest.stopping import Stop
 from resift.notebook import progress_bar
+from resift.stopping import Stop
 
 
 @dataclass(frozen=True)

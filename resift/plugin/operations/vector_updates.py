@@ -18,11 +18,11 @@ from resift.contracts.documents import IndexInfo, Rejection
 from resift.contracts.encoding import encoded_fields
 from resift.contracts.engine import Engine
 from resift.encoders.model import Model
-from resift.ingest.stopping import Stop
 from resift.ingest.verify import VectorCheck, Verification
 from resift.ingest.writing import CountingWriter
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.client import scroll
+from resift.stopping import Stop
 
 _BATCH = 500  # documents per bulk request
 _PASSES = 20  # passes over the documents, at most
