@@ -132,8 +132,10 @@ class Model:
         alphas: Alphas | None = None,
     ) -> None:
         layers, alphas = layers or Layers(), alphas or Alphas()
-        if pool not in ("mean", "max") or similarity not in SIMILARITIES:
-            raise BadInput(f"pool {pool!r}, similarity {similarity!r}", expected="mean | max, cosine | jaccard")
+        if pool not in ("mean", "max"):
+            raise BadInput(f"pool is {pool!r}", value=pool, expected="mean | max")
+        if similarity not in SIMILARITIES:
+            raise BadInput(f"similarity is {similarity!r}", value=similarity, expected=" | ".join(SIMILARITIES))
         if layers.segments < 1 or (pool == "max" and (layers.segments > 1 or layers.head is not None)):
             message = f"{layers.segments} segments with pool {pool!r}"
             raise BadInput(message, expected="1 or more segments; several segments or a head require pool 'mean'")

@@ -232,6 +232,18 @@ def test_alphas_are_from_0_to_1_and_saved(vectors: WordVectors, tmp_path: Path, 
         assert loaded.alpha + loaded.max_alpha == value + DEFAULT_ALPHA
 
 
+@pytest.mark.parametrize(
+    ("pool", "similarity", "message"),
+    [
+        ("sum", "cosine", r"pool is 'sum' \(expected mean \| max\)"),
+        ("mean", "dot", r"similarity is 'dot' \(expected cosine \| jaccard\)"),
+    ],
+)
+def test_the_wrong_setting_is_named(models: dict[str, Model], pool: str, similarity: str, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        Model("x", models["boew:4"].table, pool, similarity)
+
+
 @pytest.mark.parametrize(("pool", "similarity"), [("mean", "jaccard"), ("max", "cosine"), ("max", "jaccard")])
 def test_pools_and_similarities_can_be_combined(vectors: WordVectors, pool: str, similarity: str) -> None:
     table = WordVectors(vectors.words, vectors.matrix, np.linspace(0.5, 2, len(vectors)))
