@@ -101,7 +101,11 @@ def rewrite(
         ResiftError: If the service refused the request for another reason.
     """
     base = (url or os.environ.get("RESIFT_URL") or "http://127.0.0.1:8080").rstrip("/")
-    token = key or os.environ.get("RESIFT_API_KEY")
+    token = (key or os.environ.get("RESIFT_API_KEY") or "").strip()  # a file with a key often ends with a line end
+    if not (token.isascii() and token.isprintable()):
+        # Without this check, the error of the HTTP client would contain the key.
+        log.warning("searching without the session: the API key contains characters that no key has")
+        return body
     headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
     sent = {"index": index, "body": with_options(body, session=session, **options)}
     try:

@@ -53,7 +53,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Service]]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Recorder) as server:
         Recorder.port = server.server_port
         server.daemon_threads = True  # a thread waits for the next request of a connection
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         monkeypatch.setenv("RESIFT_URL", f"http://127.0.0.1:{server.server_port}")
         yield Recorder
         server.shutdown()
@@ -105,6 +105,14 @@ def test_the_service_decides_which_body_is_searched(service: type[Service], capl
     service.body = b'{"body": {"size": 1}, "resift": {"rewritten": false, "outcome": "failed", "reason": "failed: x"}}'
     assert rewritten() is BODY
     assert "searching without the session: x" in caplog.text
+
+
+@pytest.mark.parametrize("key", ["rsk_secret\n", "rsk_se\ncret", "rsk_sécret€"])
+def test_a_malformed_key_is_not_logged(service: type[Service], key: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert resift.rewrite("papers", BODY, session="anna", key=key, timeout=60) is BODY
+    assert "cret" not in caplog.text
+    is_valid = key.strip() == "rsk_secret"  # a line end behind the key does no harm
+    assert ("the API key contains" in caplog.text, bool(service.clients)) == (not is_valid, is_valid)
 
 
 @pytest.mark.parametrize("timeout", [0, -1, "soon", True])
