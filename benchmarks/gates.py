@@ -41,7 +41,7 @@ from resift_lab.evaluation.served import Served, served_by
 from resift_lab.evaluation.system import Encoder, Taught
 from resift_lab.training.late_interaction_selection import train_reranker
 from resift_lab.training.options import AdaptOptions, LateInteractionOptions, QueryOptions
-from resift_lab.training.queries import EncodedDocuments, set_weights, train_queries
+from resift_lab.training.queries import EncodedDocuments, set_similarity_weights, train_queries
 from resift_lab.training.self_supervised import adapt
 from resift_lab.training.teachers import Teacher, folder_teacher
 from resift_lab.training.weighing import choose_weight
@@ -110,7 +110,7 @@ def queries(name: str, collection: Collection, text: float) -> Row:
         EncodedDocuments(collection.documents, documents), teacher, load_model().table, QueryOptions()
     )
     gate, alpha = model.table.info["taught"], model.alpha
-    set_weights(model, gate["spread"])
+    set_similarity_weights(model, gate["spread"])
     own = figure(collection, model, model.alpha, documents)
     return "queries", text, figure(collection, model, alpha, documents), own, f"{alpha:.2f}: {gate['why']}"
 
@@ -131,7 +131,7 @@ def reranker(collection: Collection, packaged: Model, alpha: float) -> Iterator[
     for query in unseen.queries:
         hits = served(query)
         plain.append(hits.positions.tolist())
-        support = model.trusted_scores(query, select_documents(prepared, hits.window_positions))
+        support = model.discounted_scores(query, select_documents(prepared, hits.window_positions))
         reranked.append(hits.reranked(score_factors(support, model.alpha)).tolist())
     own, p = ndcg(unseen, reranked), report["p"]["vectors"]["ndcg@10"]
     reason = f"{'passed' if report['better'] else 'refused'}, p {p:.4f} by {report['judges']} queries"

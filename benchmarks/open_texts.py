@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from resift_lab.training.refine import sentences
+from resift_lab.training.refine import draw_sentences
 
 
 def wikipedia(folder: Path) -> Iterator[str]:
@@ -81,6 +81,6 @@ if __name__ == "__main__":
     packages, out = map(Path, sys.argv[1:])
     texts: list[str] = []
     for source, count in SOURCES.items():
-        texts += sentences([source(packages)], count, np.random.default_rng(0))
+        texts += draw_sentences([source(packages)], count, np.random.default_rng(0))
         print(f"{source.__name__}: {count} sentences", flush=True)
     out.write_text("".join(f"{text}\n" for text in texts), "utf-8")

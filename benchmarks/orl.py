@@ -33,8 +33,8 @@ from paper_report import percent
 from resift.arrays import Floats
 from resift_lab.evaluation.metrics import interpolated, relevance_by_rank
 from resift_lab.evaluation.same_class import same_class_scores
-from resift_lab.training.bags import BagRun
-from resift_lab.training.boew import class_means, entropy, soft_memberships
+from resift_lab.training.bags import BagTraining
+from resift_lab.training.boew import class_means, cluster_entropy, soft_memberships
 from resift_lab.training.options import BagOptions
 from resift_lab.training.rnbof import BagRnBof, Bags
 
@@ -129,7 +129,7 @@ def vlad(network: BagRnBof, bags: Bags) -> Floats:
     return np.asarray(rooted / np.linalg.norm(rooted, axis=1, keepdims=True))
 
 
-def train_as_published(run: BagRun, seed: int) -> None:
+def train_as_published(run: BagTraining, seed: int) -> None:
     """Train a new network for 100 steps as the paper describes it."""
     network, images = run.network, np.arange(len(run.targets))
     network.widths.data.fill_(0.1)
@@ -137,7 +137,7 @@ def train_as_published(run: BagRun, seed: int) -> None:
     rates = [{"params": list(network.parameters()), "lr": 0.01}, {"params": [run.centres], "lr": 0.001}]
     optimizer, chance = torch.optim.Adam(rates), np.random.default_rng(seed)
     for _ in range(STEPS):
-        loss = entropy(network(run.bags, images, 100, chance), run.targets, run.centres, run.options)
+        loss = cluster_entropy(network(run.bags, images, 100, chance), run.targets, run.centres, run.options)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -155,7 +155,7 @@ def encoded(images: list[list[Floats]], targets: Floats, database: NDArray[np.bo
     bags, known = Bags(images), Bags([image for image, inside in zip(images, database, strict=True) if inside])
     for codewords, size in ((16, 16), (64, 16), (64, 32)):
         shared = {"codewords": codewords, "size": size, "epochs": STEPS, "batch": len(targets), "seed": seed}
-        run = BagRun(known, targets[database], BagOptions(**shared))
+        run = BagTraining(known, targets[database], BagOptions(**shared))
         if codewords / size != 4:
             yield f"BoF, {codewords} codewords", histograms(run.network, bags)
             yield f"VLAD, {codewords} codewords", vlad(run.network, bags)
@@ -164,7 +164,7 @@ def encoded(images: list[list[Floats]], targets: Floats, database: NDArray[np.bo
             train_as_published(published, seed)
             yield f"RN-BoF as published, {codewords} codewords", published.network.encode(bags)
         while run.epochs < STEPS:
-            run.epoch()
+            run.train_epoch()
         yield f"RN-BoF, {codewords} codewords, {size} numbers", run.network.encode(bags)
 
 

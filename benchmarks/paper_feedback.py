@@ -45,7 +45,7 @@ from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 from resift_lab.evaluation.data import read_classes
 from resift_lab.evaluation.feedback.same_class import SameClass
-from resift_lab.training.boew import RoBoew, class_means, entropy
+from resift_lab.training.boew import RoBoew, class_means, cluster_entropy
 from resift_lab.training.documents import segment_counts
 from resift_lab.training.options import RoBoewOptions
 
@@ -153,7 +153,7 @@ class AllTrained:
             for _ in range(steps):
                 for optimizer in optimizers:
                     optimizer.zero_grad()
-                entropy(network(counts), shares, centres, options).backward()
+                cluster_entropy(network(counts), shares, centres, options).backward()
                 for optimizer in optimizers:
                     optimizer.step()
             documents, query = encode(network, self._documents), encode(network, self._queries[[search.number]])[0]

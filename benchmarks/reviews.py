@@ -83,10 +83,12 @@ class WithVectors(DocumentSet):
         self._vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
 
     def _order(self, labels: Mapping[str, bool], read: Among[str]) -> list[str]:
-        order, (rows, targets) = super()._order(labels, read), self._training(labels)
+        order, (rows, targets) = super()._order(labels, read), self._training_data(labels)
         if min(targets.sum(), (~targets).sum()) < 2:
             return order
-        by_words = max(classifier.cross_validate(rows, targets) for classifier in (self._by_words, self._by_stems))
+        by_words = max(
+            classifier.cross_validate(rows, targets) for classifier in (self._word_classifier, self._stem_classifier)
+        )
         folds, scores = np.empty(len(rows), int), np.empty(len(rows))
         for side in (targets, ~targets):
             folds[side] = np.arange(side.sum()) % 5

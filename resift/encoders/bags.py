@@ -207,12 +207,12 @@ def read_bag(value: Any) -> Bag:
     [[[0.0, 1.0]], [[2.0, 3.0], [4.0, 5.0]]]
     """
     if isinstance(value, str):
-        value = _parse(value)
+        value = _parse_bag(value)
     if not isinstance(value, list):
         raise _not_a_bag(f"the bag is {shorten(value, 60)!r}")
     has_regions = any(isinstance(part, list) and any(isinstance(item, list) for item in part) for part in value)
     regions = value if has_regions else [value]
-    lengths = dict.fromkeys(len(vector) for region in regions for vector in _lists(region))
+    lengths = dict.fromkeys(len(vector) for region in regions for vector in _checked_lists(region))
     if not lengths:
         raise _not_a_bag("the bag is empty")
     width = next(iter(lengths))
@@ -240,7 +240,7 @@ def check_bag(bag: Bag, regions: int, width: int) -> None:
         raise BadInput(f"the vectors have {_counted(bag[0].shape[1], 'number')}", expected=_counted(width, "number"))
 
 
-def _parse(text: str) -> Any:
+def _parse_bag(text: str) -> Any:
     """Parse the JSON text of a bag. Raise ``BadInput`` if the text is not JSON."""
     try:
         return json.loads(text)
@@ -248,7 +248,7 @@ def _parse(text: str) -> Any:
         raise _not_a_bag(f"the bag is the text {shorten(text, 60)!r}") from None
 
 
-def _lists(region: Any) -> list[list[Any]]:
+def _checked_lists(region: Any) -> list[list[Any]]:
     """Check that a region is a list of lists, and return it. Raise ``BadInput`` otherwise."""
     if not isinstance(region, list):
         raise _not_a_bag(f"a region is {shorten(region, 60)!r}")

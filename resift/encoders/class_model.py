@@ -87,12 +87,12 @@ class ClassModel(Model):
 
     @property
     def is_plain_mean(self) -> bool:
-        """False, because the classifier is applied to the mean."""
+        """False, because the vector of a text consists of class probabilities, and is not a mean of word vectors."""
         return False
 
     @cached_property
-    def _columns(self) -> NDArray[np.int32]:
-        """The position of each word of the table in ``classifier.ids``, or -1, of shape (n_words,)."""
+    def _classifier_positions(self) -> NDArray[np.int32]:
+        """For each word of the table, its position among the classifier's words, or -1, of shape (n_words,)."""
         columns = np.full(len(self.table), -1, np.int32)
         columns[self.classifier.ids] = np.arange(len(self.classifier.ids), dtype=np.int32)
         return columns
@@ -130,7 +130,7 @@ class ClassModel(Model):
         """
         width, texts = len(self.classifier.ids), len(offsets) - 1
         scores = np.zeros((texts, self.dim), np.float32)
-        columns = self._columns[ids]
+        columns = self._classifier_positions[ids]
         owners = np.repeat(np.arange(texts), np.diff(offsets))
         weighted = columns >= 0
         keys, counts = np.unique(owners[weighted] * width + columns[weighted], return_counts=True)

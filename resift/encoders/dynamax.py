@@ -36,7 +36,7 @@ _UNKNOWN = 0.25
 
 
 class _Words(NamedTuple):
-    """The words of a text.
+    """The words of a text, as :class:`DynaMax` compares them.
 
     Attributes:
         rows: The weighted vectors of the words that have a vector, of shape (n_words, n_dimensions).
@@ -86,11 +86,11 @@ class DynaMax:
         """Return the similarity of two texts, from 0 to 1, given their words."""
         unknown = [*first.unknown, *second.unknown]
         common = set(first.unknown) & set(second.unknown)
-        shared = sum(word in common for word in unknown) * self._unknown_square
-        return dynamax(first.rows, second.rows, (shared, len(unknown) * self._unknown_square))
+        shared = sum(word in common for word in unknown) * self._unknown_word_contribution
+        return dynamax(first.rows, second.rows, (shared, len(unknown) * self._unknown_word_contribution))
 
     @cached_property
-    def _unknown_square(self) -> float:
+    def _unknown_word_contribution(self) -> float:
         """The contribution of a shared word without a vector to the similarity of two texts.
 
         Such a word is treated as if it had a word vector of average length. The contribution is the squared length of

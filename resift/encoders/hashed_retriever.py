@@ -70,14 +70,14 @@ def murmur3(texts: Sequence[str], seed: int = 0) -> NDArray[np.uint32]:
     state = np.full(len(encoded), seed, np.uint32)
     if not len(encoded):
         return state
-    blocks = _blocks(encoded)
+    blocks = _four_byte_blocks(encoded)
     with np.errstate(over="ignore"):
         for number in range(blocks.shape[1]):
-            mixed = _rotated(blocks[:, number] * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
+            mixed = _rotated_left(blocks[:, number] * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
             begin, end = 4 * number, 4 * (number + 1)
             is_full, is_tail = lengths >= end, (lengths > begin) & (lengths < end)
             changed = state ^ mixed
-            state = np.where(is_full, _rotated(changed, 13) * np.uint32(5) + np.uint32(0xE6546B64), state)
+            state = np.where(is_full, _rotated_left(changed, 13) * np.uint32(5) + np.uint32(0xE6546B64), state)
             state = np.where(is_tail, changed, state)
         state ^= lengths
         state ^= state >> np.uint32(16)
@@ -88,7 +88,7 @@ def murmur3(texts: Sequence[str], seed: int = 0) -> NDArray[np.uint32]:
     return state
 
 
-def _blocks(encoded: Sequence[bytes]) -> NDArray[np.uint32]:
+def _four_byte_blocks(encoded: Sequence[bytes]) -> NDArray[np.uint32]:
     """Convert texts to rows of little-endian 32-bit numbers, padded with zeros.
 
     Args:
@@ -104,7 +104,7 @@ def _blocks(encoded: Sequence[bytes]) -> NDArray[np.uint32]:
     return padded.view("<u4").astype(np.uint32)
 
 
-def _rotated(values: NDArray[np.uint32], bits: int) -> NDArray[np.uint32]:
+def _rotated_left(values: NDArray[np.uint32], bits: int) -> NDArray[np.uint32]:
     """Rotate the bits of 32-bit numbers to the left: the highest bits become the lowest bits."""
     return np.asarray((values << np.uint32(bits)) | (values >> np.uint32(32 - bits)))
 
@@ -125,18 +125,18 @@ def hashed_counts(text: str) -> tuple[NDArray[np.int64], Floats]:
 
 
 class HashedRetriever:
-    """An inverted index of hashed terms.
+    """A TF-IDF search in documents, by an inverted index of hashed terms.
 
-    A posting of a bin names a document that contains the bin, and the weight of the bin in the document. The postings
-    of all bins are joined end to end.
+    A bin is a hash value, which stands for all terms with this hash. A posting of a bin names a document that contains
+    the bin, and the weight of the bin in the document. The postings of all bins are joined end to end.
 
     Args:
-        documents: The number of documents, N.
+        n_documents: The number N of documents.
         arrays: The arrays ``bins``, ``offsets``, ``postings``, ``values`` and ``idf``, see the attributes. They may be
             memory-mapped.
 
     Attributes:
-        documents: The number of documents, N.
+        n_documents: The number N of documents.
         bins: The B bins that occur in the documents, ascending, shape (B,).
         offsets: The position of each bin's first posting, and the number P of all postings, shape (B + 1,).
         postings: The document numbers of the postings, shape (P,).
@@ -147,8 +147,8 @@ class HashedRetriever:
         BadInput: If the shapes of the arrays do not match, or a bin, offset or document number is invalid.
     """
 
-    def __init__(self, documents: int, arrays: dict[str, NDArray[Any]]) -> None:
-        self.documents, self._arrays = documents, {name: arrays[name] for name in ARRAYS}
+    def __init__(self, n_documents: int, arrays: dict[str, NDArray[Any]]) -> None:
+        self.n_documents, self._arrays = n_documents, {name: arrays[name] for name in ARRAYS}
         self.bins, self.offsets, self.postings, self.values, self.idf = self._arrays.values()
         self._check()
 
@@ -164,35 +164,35 @@ class HashedRetriever:
             raise BadInput("the bins are out of order", expected="ascending whole numbers")
         if self.offsets[0] != 0 or self.offsets[-1] != postings[0] or (np.diff(self.offsets) < 0).any():
             raise BadInput("the offsets are out of order", expected=f"ascending numbers from 0 to {postings[0]}")
-        parts = spans(postings[0])
-        if any(self.postings[span].min() < 0 or self.postings[span].max() >= self.documents for span in parts):
-            raise BadInput("a posting names no document", expected=f"numbers from 0 to {self.documents - 1}")
+        parts = chunk_slices(postings[0])
+        if any(self.postings[span].min() < 0 or self.postings[span].max() >= self.n_documents for span in parts):
+            raise BadInput("a posting names no document", expected=f"numbers from 0 to {self.n_documents - 1}")
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays to save, by name."""
         return self._arrays
 
     def scores(self, query: str) -> Floats:
-        """Score all N documents for a query.
+        """Return the TF-IDF score of each document for a query.
 
-        A score is the inner product of two vectors of term weights, one for the query and one for the document.
+        The score is the inner product of two vectors of term weights, one for the query and one for the document.
 
         Args:
             query: The text of the query.
 
         Returns:
-            Scores of shape (N,), float32.
+            Scores of shape (N,) for N documents, float32.
         """
         bins, counts = hashed_counts(query)
         rows = np.searchsorted(self.bins, bins)
         known = (rows < len(self.bins)) & (np.asarray(self.bins)[np.minimum(rows, len(self.bins) - 1)] == bins)
-        scores = np.zeros(self.documents, np.float32)
+        scores = np.zeros(self.n_documents, np.float32)
         for row, count in zip(rows[known], counts[known], strict=True):
             span = slice(int(self.offsets[row]), int(self.offsets[row + 1]))
             scores[self.postings[span]] += self.values[span] * (np.log1p(count) * self.idf[row])
         return scores
 
-    def best(self, query: str, count: int) -> NDArray[np.int64]:
+    def best_documents(self, query: str, count: int) -> NDArray[np.int64]:
         """Return the documents with the highest scores for a query, except documents with score 0.
 
         Documents with equal scores are sorted by position.
@@ -220,7 +220,7 @@ def best_positions(scores: Floats, count: int) -> NDArray[np.int64]:
     return np.asarray(hits[np.argsort(-scores[hits], kind="stable")[:count]])
 
 
-def spans(length: int) -> list[slice]:
+def chunk_slices(length: int) -> list[slice]:
     """Divide positions into slices that are small enough to process in memory.
 
     Args:

@@ -200,9 +200,9 @@ class LateInteraction:
             return np.zeros(len(documents.lengths), np.float32)
         weights = self._weights(words)
         total = weights @ self.matches(words, documents)
-        return np.asarray(total / max(weights.sum(), 1e-12) / self._length_norms(documents), np.float32)
+        return np.asarray(total / max(weights.sum(), 1e-12) / self._length_divisors(documents), np.float32)
 
-    def trusted_scores(self, query: str, documents: Sequence[str] | PreparedDocuments) -> Floats:
+    def discounted_scores(self, query: str, documents: Sequence[str] | PreparedDocuments) -> Floats:
         """Return the score of each document for a query, reduced if the query contains unknown words.
 
         The scores are multiplied by the share of the query's words that have a vector. The share is weighted by the
@@ -313,7 +313,7 @@ class LateInteraction:
         ids = self._ids(words).tolist()
         return np.array([self.table.weights[id] if id >= 0 else self.table.unknown_weight for id in ids], np.float32)
 
-    def _length_norms(self, documents: PreparedDocuments) -> Floats:
+    def _length_divisors(self, documents: PreparedDocuments) -> Floats:
         """Return the divisor of each document's score, of shape (n_documents,). Long documents have large divisors."""
         relative_lengths = documents.lengths / self.parameters.mean_length
         return np.asarray(1 + self.parameters.length_penalty * relative_lengths, np.float32)

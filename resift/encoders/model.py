@@ -208,18 +208,18 @@ class Model:
 
     @cached_property
     def is_plain_mean(self) -> bool:
-        """Whether a text's vector is just the weighted mean of its word vectors, scaled to length 1."""
+        """Whether a text's vector is the weighted mean of its word vectors, scaled to unit length, and nothing else."""
         is_mean = self.pool == "mean" and self.similarity == "cosine"
-        return is_mean and self.blocks == 1 and not self._changes_pooled
+        return is_mean and self.blocks == 1 and not self._has_layers
 
     @property
     def _can_encode_short(self) -> bool:
         """Whether :meth:`_encode_short` computes the vectors of this model, which are means of word vectors."""
-        return self.is_plain_mean or (self.blocks > 1 and not self._changes_pooled)
+        return self.is_plain_mean or (self.blocks > 1 and not self._has_layers)
 
     @cached_property
-    def _changes_pooled(self) -> bool:
-        """Whether segments, a mask or a head change the pooled word vectors of a text."""
+    def _has_layers(self) -> bool:
+        """Whether the model has segments, a mask or a head, which change the mean or maximum of the word vectors."""
         return self.segments > 1 or self.head is not None or bool((self.mask != 1).any())
 
     def encode(self, texts: Iterable[str], batch_size: int = BATCH) -> Floats:
@@ -323,11 +323,13 @@ class Model:
     def _encode(self, texts: Sequence[str]) -> Floats:
         """Encode one batch of texts, and return their vectors, of shape (n_texts, n_dimensions)."""
         pooled = self._pool(texts).reshape(len(texts), -1)
-        vectors = self._apply_layers(pooled) if self._changes_pooled else pooled
+        vectors = self._apply_layers(pooled) if self._has_layers else pooled
         return self._unit_rows(vectors) if self.similarity == "cosine" else vectors
 
     def _unit_rows(self, vectors: Floats) -> Floats:
-        """Scale vectors to length 1, so that all blocks of a vector have the same length. Zero blocks stay zero.
+        """Scale vectors to unit length. In a model with several blocks of dimensions, each block is scaled equally.
+
+        Blocks of zeros stay zero.
 
         Args:
             vectors: The vectors, of shape (n_vectors, n_dimensions).

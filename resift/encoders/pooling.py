@@ -25,17 +25,18 @@ def pool_mean(
     divisors: Floats,
     out: Floats,
 ) -> None:
-    """Write the weighted mean of the word rows of n texts to ``out``.
+    """Compute the weighted mean of the word vectors of each text, and write the means to ``out``.
 
-    The mean is Σ factor · row / Σ divisor over the words of a text, or 0 if the sum of the divisors is 0.
+    The mean is Σ factor · vector / Σ divisor over the words of a text, or 0 if the sum of the divisors is 0.
 
     Args:
-        ids: Rows of the words of all texts. Text i has the words ``ids[offsets[i]:offsets[i + 1]]``.
-        offsets: The n + 1 offsets in ``ids`` where the texts start and end.
-        matrix: The vectors ("rows") of V words with K dimensions, shape (V, K), int8 or float32.
-        factors: Factor of each row, shape (V,), float32: the weight of its word, times its scale in an int8 matrix.
-        divisors: Divisor of each row, shape (V,), float32.
-        out: Result of shape (n, K), float32.
+        ids: The row numbers of the words of all texts. Text i has the words ``ids[offsets[i]:offsets[i + 1]]``.
+        offsets: The positions at which the texts start and end in ``ids``, of shape (n_texts + 1,).
+        matrix: The word vectors, of shape (n_words, n_dimensions), int8 or float32.
+        factors: The factor of each word vector, of shape (n_words,), float32: the weight of the word, times the scale
+            of its vector if the matrix is int8.
+        divisors: The divisor of each word, of shape (n_words,), float32.
+        out: The output array, of shape (n_texts, n_dimensions), float32.
     """
     out[:] = 0
     for row, (start, end) in enumerate(pairwise(offsets)):
@@ -48,7 +49,9 @@ def pool_mean(
 def pool_max(
     ids: NDArray[np.int32], offsets: NDArray[np.int64], matrix: NDArray[Any], factors: Floats, out: Floats
 ) -> None:
-    """Compute the maximum of the weighted word vectors of each text, in each dimension. Negative values become 0.
+    """Compute the maximum of a text's weighted word vectors in each dimension, and write it to ``out``.
+
+    Negative maxima become 0.
 
     Args:
         ids: The row numbers of the words of all texts, one text after the other, as in :func:`pool_mean`.

@@ -37,8 +37,8 @@ class StaticQueries(Model):
         teacher: Name of the transformer.
         field: Index field with the vectors of the documents. None means the field that the index declares.
         centre: Vector of shape (K,) that is added to the mean of a text's word vectors, after this mean was scaled to
-            unit length. It is the mean of the teacher's vectors, divided by the mean distance of these vectors from
-            their mean. None adds nothing.
+            unit length. If m is the mean of the teacher's vectors, the centre is m, divided by the mean distance of
+            the teacher's vectors from m. None adds nothing.
 
     Raises:
         DimensionMismatch: If the centre does not have K dimensions.

@@ -83,7 +83,7 @@ class Residual(Model):
 
     @property
     def is_plain_mean(self) -> bool:
-        """False, because the residual is added to the mean."""
+        """False, because the vector of a text is the sum of the mean word vector and the output of a network."""
         return False
 
     def _encode(self, texts: Sequence[str]) -> Floats:

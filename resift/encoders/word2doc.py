@@ -84,14 +84,13 @@ def text_keys(texts: Sequence[str]) -> NDArray[np.uint64]:
     return np.array([int.from_bytes(digest, "little") for digest in digests], np.uint64)
 
 
-class QueryView:
-    """Encodes queries as vectors of D + 256 dimensions, which represent the meaning and the spelling of words.
+class QueryEncoder:
+    """Encodes queries as vectors that represent the meaning and the spelling of their words.
 
-    The spelling makes it possible to recognise misspelled words.
-
-    The first D dimensions are the weighted sum of the vectors of the query's words. The last 256 dimensions represent
-    the spelling of the query, as the sum of the vectors of its character n-grams. For these vectors, the n-grams of two
-    to four characters of each ``"<word>"`` are hashed into 32,768 buckets, and each bucket has a random vector.
+    A vector has D + 256 dimensions. The first D dimensions are the weighted sum of the vectors of the query's words.
+    The last 256 dimensions are the sum of the vectors of the query's character n-grams, so that misspelled words can be
+    recognised. For this part, the n-grams of two to four characters of each ``"<word>"`` are hashed into 32,768
+    buckets, and each bucket has a random vector.
 
     Both parts are scaled to unit length. The first part is zero if the query has no known word. The second part is zero
     if the query has no n-gram.
@@ -113,14 +112,13 @@ class QueryView:
         return np.random.default_rng(0).standard_normal((_BUCKETS, NGRAM_DIM), np.float32)
 
     def encode(self, queries: Sequence[str]) -> Floats:
-        """Encode n queries as vectors that represent the meaning and the spelling of their words.
+        """Encode queries as vectors that represent the meaning and the spelling of their words.
 
         Args:
-            queries: The texts of the queries.
+            queries: The texts of n queries.
 
         Returns:
-            Vectors of shape (n, D + 256), float32. The first D dimensions represent the meaning of the words, where D
-            is the number of dimensions of the word vectors. The last 256 dimensions represent their spelling.
+            Vectors of shape (n, D + 256), float32, where D is the number of dimensions of the word vectors.
         """
         by_words = np.zeros((len(queries), self.table.dim), np.float32)
         by_ngrams = np.zeros((len(queries), NGRAM_DIM), np.float32)
@@ -140,7 +138,7 @@ class Word2Doc(Model):
 
     Args:
         ids: The ids of the N documents.
-        view: The encoder of queries.
+        query_encoder: The encoder of queries.
         retriever: The retriever of context documents.
         speller: Corrects mistyped words of queries.
         layers: The arrays of the network, by name, with H hidden units: ``query`` (D + 256, H), ``query_bias`` (H,),
@@ -165,7 +163,7 @@ class Word2Doc(Model):
     def __init__(  # noqa: PLR0913 - the parts of a saved model
         self,
         ids: Sequence[str],
-        view: QueryView,
+        query_encoder: QueryEncoder,
         retriever: HashedRetriever,
         speller: Speller,
         layers: dict[str, NDArray[Any]],
@@ -176,19 +174,19 @@ class Word2Doc(Model):
     ) -> None:
         self.layers = layers  # which the number of dimensions depends on
         alphas = Alphas(alpha, max(alpha, ADAPTED_MAX_ALPHA))
-        super().__init__("word2doc", view.table, "mean", "cosine", alphas=alphas)
-        self.ids, self.view, self.retriever, self.speller = list(ids), view, retriever, speller
+        super().__init__("word2doc", query_encoder.table, "mean", "cosine", alphas=alphas)
+        self.ids, self.query_encoder, self.retriever, self.speller = list(ids), query_encoder, retriever, speller
         self.keys, self.retriever_weight, self.info = keys, retriever_weight, dict(info or {})
         documents = len(self.ids)
-        if not documents == retriever.documents == len(layers["embeddings"]) == len(layers["output"]):
+        if not documents == retriever.n_documents == len(layers["embeddings"]) == len(layers["output"]):
             raise BadInput(
-                f"there are {documents} ids, {retriever.documents} documents in the retriever and "
+                f"there are {documents} ids, {retriever.n_documents} documents in the retriever and "
                 f"{len(layers['output'])} in the network",
                 expected="the same number of documents",
             )
         width = self._width
         shapes = {
-            "query": (view.dim, width),
+            "query": (query_encoder.dim, width),
             "query_bias": (width,),
             "embeddings": (documents, width),
             "hidden": (width, width),
@@ -236,9 +234,11 @@ class Word2Doc(Model):
         return vector
 
     def _query_vectors(self, queries: Sequence[str]) -> Floats:
-        """Encode n queries like :meth:`encode_query`, and return their vectors, of shape (n, H + 2)."""
+        """Encode n queries, as :meth:`encode_query` does, and return their vectors, of shape (n, H + 2)."""
         corrected = list(map(self._corrected, queries))
-        hidden = self._hidden(self.view.encode(corrected), [self.retriever.best(query, CONTEXT) for query in corrected])
+        hidden = self._hidden_vectors(
+            self.query_encoder.encode(corrected), [self.retriever.best_documents(query, CONTEXT) for query in corrected]
+        )
         vectors = np.zeros((len(queries), self.dim), np.float32)
         vectors[:, : self._width], vectors[:, self._width] = hidden, 1
         vectors[[not query for query in corrected]] = 0
@@ -256,7 +256,7 @@ class Word2Doc(Model):
         """
         known = np.array([self._positions.get(key, -1) for key in text_keys(texts).tolist()], np.int64)
         vectors = np.zeros((len(texts), self.dim), np.float32)
-        vectors[known >= 0] = self._completed(self._output_rows(known[known >= 0]))
+        vectors[known >= 0] = self._index_vectors(self._output_rows(known[known >= 0]))
         return vectors
 
     @cached_property
@@ -265,31 +265,36 @@ class Word2Doc(Model):
         return {key: row for row, key in reversed(list(enumerate(self.keys.tolist())))}
 
     def _output_rows(self, positions: Any) -> Floats:
-        """Return the rows (o, d) of documents in the output layer, of shape (n_documents, H + 1).
+        """Return the rows of documents in the output layer of the network.
 
         Args:
             positions: The positions of the documents, as an array or a slice.
+
+        Returns:
+            The weights of the H hidden units, followed by the bias, for each document, shape (n_documents, H + 1).
         """
         output, bias = self.layers["output"][positions], self.layers["output_bias"][positions]
         return np.concatenate([output, bias[:, None]], axis=1).astype(np.float32)
 
     @cached_property
-    def _longest(self) -> float:
-        """The length M of the longest row (o, d)."""
+    def _max_row_length(self) -> float:
+        """The length of the longest row of the output layer, where the bias is part of the row."""
         squares = np.square(self.layers["output"], dtype=np.float32).sum(axis=1)
         return float(np.sqrt((squares + np.square(self.layers["output_bias"], dtype=np.float32)).max(initial=1e-12)))
 
-    def _completed(self, rows: Floats) -> Floats:
-        """Return the vectors of documents for an index, of shape (n_documents, H + 2) and unit length.
+    def _index_vectors(self, rows: Floats) -> Floats:
+        """Convert rows of the output layer to the vectors of documents that an index stores.
 
-        The rows of the output layer have different lengths. Each row is divided by the length of the longest row, and a
+        The rows have different lengths. Each row is divided by the length of the longest row of all documents, and a
         further component brings the vector to unit length.
 
         Args:
-            rows: The rows (o, d) of the documents in the output layer: H weights o and a bias d, shape
-                (n_documents, H + 1).
+            rows: The rows of the documents, H weights and a bias, shape (n_documents, H + 1).
+
+        Returns:
+            Unit vectors of shape (n_documents, H + 2).
         """
-        scaled = rows / np.float32(self._longest)
+        scaled = rows / np.float32(self._max_row_length)
         rest = np.sqrt(np.maximum(0, 1 - np.square(scaled).sum(axis=1, keepdims=True)))
         return unit_rows(np.concatenate([scaled, rest], axis=1))
 
@@ -303,7 +308,7 @@ class Word2Doc(Model):
             Float32 array of shape (n_words, H + 2), with rows of unit length.
         """
         words = self.table.words[ids] if isinstance(ids, slice) else [self.table.words[id] for id in ids]
-        hidden = self._hidden(self.view.encode(words), [np.zeros(0, np.int64)] * len(words))
+        hidden = self._hidden_vectors(self.query_encoder.encode(words), [np.zeros(0, np.int64)] * len(words))
         return unit_rows(np.pad(hidden, ((0, 0), (0, 2))))
 
     def similarities(self, queries: Sequence[str]) -> Floats:
@@ -317,7 +322,7 @@ class Word2Doc(Model):
         Returns:
             Array of shape (n, N) for n queries and N documents, float32.
         """
-        return np.asarray(self._query_vectors(queries) @ self._completed(self._output_rows(slice(None))).T)
+        return np.asarray(self._query_vectors(queries) @ self._index_vectors(self._output_rows(slice(None))).T)
 
     def scores(self, queries: Sequence[str]) -> Floats:
         """Score each document for each query. A higher score means that the query more likely refers to the document.
@@ -328,13 +333,11 @@ class Word2Doc(Model):
         Returns:
             Scores of shape (n, N) for n queries and N documents, float32.
         """
-        network, retrieved = self.parts(queries)
+        network, retrieved = self.separate_scores(queries)
         return np.asarray(network + np.float32(self.retriever_weight) * retrieved)
 
-    def parts(self, queries: Sequence[str]) -> tuple[Floats, Floats]:
-        """Return the scores of the network and of the retriever separately.
-
-        :meth:`scores` adds them, with the retriever's scores multiplied by ``retriever_weight``.
+    def separate_scores(self, queries: Sequence[str]) -> tuple[Floats, Floats]:
+        """Return the scores of the network and of the retriever separately, which :meth:`scores` adds up.
 
         Args:
             queries: The texts of the queries.
@@ -348,24 +351,26 @@ class Word2Doc(Model):
         for row, query in zip(retrieved, corrected, strict=True):
             row[:] = self.retriever.scores(query)
         contexts = [best_positions(scores, CONTEXT) for scores in retrieved]
-        hidden, layers = self._hidden(self.view.encode(corrected), contexts), self.layers
+        hidden, layers = self._hidden_vectors(self.query_encoder.encode(corrected), contexts), self.layers
         network = np.asarray(hidden @ layers["output"].T.astype(np.float32) + layers["output_bias"], np.float32)
         retrieved /= np.maximum(retrieved.max(axis=1, initial=0, keepdims=True), np.finfo(np.float32).tiny)
         return network, retrieved
 
-    def _hidden(self, inputs: Floats, contexts: Sequence[NDArray[np.int64]]) -> Floats:
-        """Compute the vectors h of n queries.
+    def _hidden_vectors(self, inputs: Floats, contexts: Sequence[NDArray[np.int64]]) -> Floats:
+        """Compute the outputs of the network's second layer, which the output layer compares with each document.
 
-        h = relu(V (W q + b + Σ e_c) / (1 + 10) + c), from the query's vector q and the embeddings e_c of its context
-        documents. Here W and V are the trained matrices of two layers, and b and c their biases.
+        The first layer maps the vector of the query to a hidden vector. This vector and the embeddings of the context
+        documents are added, and the sum is divided by 11: the query and ten documents. The second layer, with a ReLU,
+        maps the result to the output. A query with fewer than ten context documents has the same divisor.
 
         Args:
-            inputs: The vectors of the queries with D + 256 dimensions (:class:`QueryView`), shape (n, D + 256).
+            inputs: The vectors of n queries from :class:`QueryEncoder`, shape (n, D + 256) for word vectors of D
+                dimensions.
             contexts: For each query, the positions of its context documents. These are the documents that the retriever
                 ranks highest, at most ten.
 
         Returns:
-            Array of shape (n, H), float32.
+            Array of shape (n, H) for H hidden units, float32.
         """
         layers = self.layers
         joined = np.zeros((len(inputs), self._width), np.float32)
@@ -400,7 +405,7 @@ class Word2Doc(Model):
         known = arrays["known"].tobytes().decode("utf-8", "surrogatepass").split("\n")
         return cls(
             ids=info["ids"],
-            view=QueryView(table),
+            query_encoder=QueryEncoder(table),
             retriever=HashedRetriever(len(info["ids"]), {name: arrays[name] for name in ARRAYS}),
             speller=Speller(dict(zip(known, arrays["frequency"].tolist(), strict=True))),
             layers={name: arrays[name] for name in _LAYERS},

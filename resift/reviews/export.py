@@ -24,14 +24,16 @@ _SEPARATORS = re.compile(r"[\s%\x00-\x1f\x7f]")
 
 
 def qrels(review: str, labels: Mapping[str, bool]) -> Iterator[str]:
-    """Yield judgements in TREC's format: the review, 0, the document and 1 or 0, separated by spaces.
+    """Yield the judgements of a review as lines of a qrels file, TREC's format for judgements.
+
+    A line contains the id of the review, 0, the id of the document, and 1 (relevant) or 0, separated by spaces.
 
     Args:
         review: The id of the review.
         labels: The judged documents, with True for relevant documents.
     """
     for id, relevant in labels.items():
-        yield f"{review} 0 {escaped(id)} {int(relevant)}\n"
+        yield f"{review} 0 {escaped_id(id)} {int(relevant)}\n"
 
 
 def ris(ids: Sequence[str], texts: Texts) -> Iterator[str]:
@@ -47,11 +49,11 @@ def ris(ids: Sequence[str], texts: Texts) -> Iterator[str]:
         batch_texts = texts(batch)
         for id in batch:
             title, _, abstract = batch_texts.get(id, "").partition("\n")
-            lines = (f"ID  - {escaped(id)}", f"TI  - {_in_one_line(title)}", f"AB  - {_in_one_line(abstract)}")
+            lines = (f"ID  - {escaped_id(id)}", f"TI  - {_in_one_line(title)}", f"AB  - {_in_one_line(abstract)}")
             yield "\n".join(("TY  - GEN", *lines, "ER  - ", "\n"))
 
 
-def table(decisions: Mapping[str, Sequence[Event]], texts: Texts) -> Iterator[str]:
+def csv_table(decisions: Mapping[str, Sequence[Event]], texts: Texts) -> Iterator[str]:
     """Yield the judgements of a review as a CSV table.
 
     The table has a row for each judgement. Its columns are ``document`` (the id), ``relevant`` (0 or 1), ``by`` (the
@@ -74,12 +76,12 @@ def table(decisions: Mapping[str, Sequence[Event]], texts: Texts) -> Iterator[st
         )
 
 
-def escaped(id: str) -> str:
+def escaped_id(id: str) -> str:
     r"""Percent-encode white space, control characters and percent signs in a document id.
 
     The id then fits into a line or a column of an exported file.
 
-    >>> escaped("a b\n50%")
+    >>> escaped_id("a b\n50%")
     'a%20b%0A50%25'
     """
     return _SEPARATORS.sub(lambda match: quote(match[0], safe=""), id)
@@ -87,11 +89,11 @@ def escaped(id: str) -> str:
 
 def _rows(rows: Sequence[Sequence[Any]]) -> str:
     file = io.StringIO()
-    csv.writer(file).writerows([_cell(value) for value in row] for row in rows)
+    csv.writer(file).writerows([_escaped_cell(value) for value in row] for row in rows)
     return file.getvalue()
 
 
-def _cell(value: Any) -> Any:
+def _escaped_cell(value: Any) -> Any:
     """Escape a value for a CSV file, so that spreadsheets do not interpret it as a formula."""
     return f"'{value}" if isinstance(value, str) and value.lstrip(" ").startswith(_FORMULA) else value
 

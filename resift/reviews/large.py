@@ -15,7 +15,7 @@ from resift.feedback.feedback import Feedback
 from resift.query.dsl import MAX_RESULTS, Body, text_clause
 from resift.reviews.documents import ReviewDocuments
 from resift.reviews.ranking import DOCUMENT_OVERHEAD, DocumentSet
-from resift.reviews.stored import StoredSet, readable
+from resift.reviews.stored import StoredSet, readable_text
 
 # Maximum size of a set in memory: its characters, and DOCUMENT_OVERHEAD more for each document.
 MAX_SET_SIZE = 100_000_000
@@ -113,13 +113,13 @@ class LargeSet(ReviewDocuments):
         texts |= self._stored.scan(ids=[id for id in labels if id not in texts])
         engine, index, fields = self._stored.engine, self._stored.index, self._stored.fields
         sample = engine.sample(index, _BACKGROUND, list(fields) or True).hits
-        background = {hit["_id"]: readable(hit["_source"], fields) for hit in sample}
-        words = DocumentSet(*zip(*{**background, **texts}.items(), strict=True)).strongest(labels, _TERMS)
+        background = {hit["_id"]: readable_text(hit["_source"], fields) for hit in sample}
+        words = DocumentSet(*zip(*{**background, **texts}.items(), strict=True)).strongest_words(labels, _TERMS)
         should = [self._topic, *(text_clause(word, fields, boost=weight) for word, weight in words.items())]
         unjudged = {"must_not": [{"ids": {"values": list(labels)}}]}
         if knn := self._knn_clause(labels):
-            texts |= self._best(MAX_LOADED // 10, {**unjudged, "must": [knn]})
-        texts |= self._best(MAX_LOADED, {**unjudged, "should": should})
+            texts |= self._best_hits(MAX_LOADED // 10, {**unjudged, "must": [knn]})
+        texts |= self._best_hits(MAX_LOADED, {**unjudged, "should": should})
         return DocumentSet(list(texts), list(texts.values()))
 
     def _knn_clause(self, labels: Mapping[str, bool]) -> Body | None:
@@ -144,9 +144,13 @@ class LargeSet(ReviewDocuments):
         if not query_vector.any():
             return None
         k = min(MAX_RESULTS, MAX_LOADED // 10)
-        return {"knn": {info.vector_field: {"vector": query_vector.tolist(), "k": k, "filter": self._stored.within()}}}
+        return {
+            "knn": {
+                info.vector_field: {"vector": query_vector.tolist(), "k": k, "filter": self._stored.restricted_query()}
+            }
+        }
 
-    def _best(self, most: int, clauses: Mapping[str, Sequence[Body]]) -> Iterator[tuple[str, str]]:
+    def _best_hits(self, most: int, clauses: Mapping[str, Sequence[Body]]) -> Iterator[tuple[str, str]]:
         """Search for documents of the set, and yield the id and the text of the best hits.
 
         The iterator stops after ``most`` documents, or when the total length of the texts exceeds MAX_SET_SIZE.
@@ -156,7 +160,7 @@ class LargeSet(ReviewDocuments):
             clauses: The parts of a ``bool`` query, such as "should" or "must_not", with their clauses.
         """
         remaining = MAX_SET_SIZE
-        for id, text in islice(self._stored.scan(query=self._stored.within(**clauses)), most):
+        for id, text in islice(self._stored.scan(query=self._stored.restricted_query(**clauses)), most):
             remaining -= len(text) + DOCUMENT_OVERHEAD
             if remaining < 0:
                 return

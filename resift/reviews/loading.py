@@ -118,7 +118,7 @@ class LazySet(ReviewDocuments):
 
     def _read(self) -> ReviewDocuments:
         stored, index, searched = self._stored, self._stored.index, self._stored.fields
-        clause = text_clause(_shortened(self._topic, len(searched)), searched or ["*"]) if self._topic else None
+        clause = text_clause(_shortened_topic(self._topic, len(searched)), searched or ["*"]) if self._topic else None
         texts: dict[str, str] = {}
         remaining, deadline = MAX_SET_SIZE, time.monotonic() + self._max_seconds
         for id, text in stored.scan(query=stored.query):
@@ -137,12 +137,12 @@ class LazySet(ReviewDocuments):
                 return LargeSet(stored, clause or {"match_all": {}})
         first: list[str] = []
         if clause is not None:
-            hits = stored.engine.scan(index, fields=["_id"], query=stored.within(must=[clause]))
+            hits = stored.engine.scan(index, fields=["_id"], query=stored.restricted_query(must=[clause]))
             first = [hit.id for hit in islice(hits, _FIRST)]
         return DocumentSet(list(texts), list(texts.values()), first)
 
 
-def _shortened(topic: str, fields: int) -> str:
+def _shortened_topic(topic: str, fields: int) -> str:
     """Shorten the topic of a review if it has more words than the engine accepts in a query.
 
     Args:

@@ -54,8 +54,8 @@ class DocumentSet(ReviewDocuments):
     Args:
         ids: The ids of the documents.
         texts: The texts of the documents, in the order of ``ids``.
-        first: The ids of the documents to rank first until a document has been judged relevant, best first. They are
-            the hits of a search for the topic of the review.
+        first: The ids of the documents that come first until a document has been judged relevant, best first. They
+            are the hits of a search for the topic of the review.
 
     Attributes:
         ids: The ids of the documents.
@@ -119,13 +119,13 @@ class DocumentSet(ReviewDocuments):
         if id not in self.places or not self._can_learn(known):
             return []
         if self._cached_weights is None or self._cached_weights[0] != known:  # once for all documents of a batch
-            self._cached_weights = (known, self._by_words.weights(*self._training(known)))
-        row = self._by_words.features[self.places[id]]
+            self._cached_weights = (known, self._word_classifier.weights(*self._training_data(known)))
+        row = self._word_classifier.features[self.places[id]]
         contributions = row.data * self._cached_weights[1][row.indices]
         best = np.argsort(-contributions, kind="stable")[:count]
         return [str(self._counts[1][row.indices[place]]) for place in best if contributions[place] > 0]
 
-    def strongest(self, labels: Mapping[str, bool], count: int) -> dict[str, float]:
+    def strongest_words(self, labels: Mapping[str, bool], count: int) -> dict[str, float]:
         """Return the words that best distinguish the relevant documents from other documents.
 
         Args:
@@ -138,8 +138,9 @@ class DocumentSet(ReviewDocuments):
         """
         if not self._can_learn(labels):
             return {}
-        rows, targets = self._training(labels)
-        contributions = self._by_words.features[rows[targets]].sum(axis=0).A1 * self._by_words.weights(rows, targets)
+        rows, targets = self._training_data(labels)
+        classifier = self._word_classifier
+        contributions = classifier.features[rows[targets]].sum(axis=0).A1 * classifier.weights(rows, targets)
         names = self._counts[1]
         best = [place for place in np.argsort(-contributions, kind="stable") if " " not in names[place]][:count]
         strongest = contributions[best[0]] if best else 1.0
@@ -162,12 +163,12 @@ class DocumentSet(ReviewDocuments):
         return counts, counter.get_feature_names_out()
 
     @cached_property
-    def _by_words(self) -> _NaiveBayes:
+    def _word_classifier(self) -> _NaiveBayes:
         """The classifier that ranks documents by their words and pairs of adjacent words."""
         return _NaiveBayes(_tf_idf(self._counts[0]))
 
     @cached_property
-    def _by_stems(self) -> _NaiveBayes:
+    def _stem_classifier(self) -> _NaiveBayes:
         """The classifier that ranks documents by their word stems."""
         from scipy.sparse import csr_matrix
 
@@ -178,7 +179,7 @@ class DocumentSet(ReviewDocuments):
         joined = csr_matrix((np.ones(len(words), np.float32), (words, columns)), (len(names), len(stems)))
         return _NaiveBayes(_tf_idf(counts @ joined))
 
-    def _training(self, labels: Mapping[str, bool]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    def _training_data(self, labels: Mapping[str, bool]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
         """Convert judgements to training data for a classifier.
 
         Args:
@@ -193,14 +194,15 @@ class DocumentSet(ReviewDocuments):
         if not self._can_learn(labels):
             ids = dict.fromkeys([*(id for id in self._first if id in self.places), *self.ids])
             return [id for id in ids if id not in read]
-        rows, targets = self._training(labels)
+        rows, targets = self._training_data(labels)
         unread = np.array([place for place, id in enumerate(self.ids) if id not in read], np.intp)
         # Rank the unread documents only, so that both classifiers get their turns.
-        words = _ranks(self._by_words.scores(rows, targets)[unread])
-        stems = _ranks(self._by_stems.scores(rows, targets)[unread])
+        words = _ranks(self._word_classifier.scores(rows, targets)[unread])
+        stems = _ranks(self._stem_classifier.scores(rows, targets)[unread])
         lead = 0.0
         if min(targets.sum(), (~targets).sum()) > 1:
-            lead = self._by_words.cross_validate(rows, targets) - self._by_stems.cross_validate(rows, targets)
+            lead = self._word_classifier.cross_validate(rows, targets)
+            lead -= self._stem_classifier.cross_validate(rows, targets)
             lead -= _REQUIRED_LEAD
         turns = np.exp(_TURNS * lead / 2)
         # Ties are in the order of the words.
@@ -216,17 +218,17 @@ class DocumentSet(ReviewDocuments):
         return any(labels.values()) and (len(labels) < len(self.ids) or not all(labels.values()))
 
 
-class _Unjudged(NamedTuple):
-    """The summed features of all unjudged documents, which a classifier uses as irrelevant examples.
+class _UnjudgedFeatures(NamedTuple):
+    """The sums of the TF-IDF features of all unjudged documents, which a classifier uses as irrelevant examples.
 
-    Each unjudged document has a small weight, relative to the weight 1 of a judged document.
+    A judged document has the weight 1, and each unjudged document the same smaller weight.
 
     Attributes:
         sums: The weighted sum of each feature over the unjudged documents, of shape (n_features,). Features that occur
             in no judged document may be left out.
         total: The weighted sum of all features over the unjudged documents, including features that ``sums`` leaves
             out.
-        number: The total weight of the unjudged documents.
+        number: The weight of an unjudged document, multiplied by the number of unjudged documents.
     """
 
     sums: NDArray[np.float32]
@@ -245,7 +247,7 @@ class _NaiveBayes:
 
     def __init__(self, features: Any) -> None:
         self.features = features
-        self._sums = _summed(features)
+        self._sums = _column_sums(features)
 
     def weights(self, rows: NDArray[np.intp], targets: NDArray[np.bool_]) -> NDArray[np.float32]:
         """Train the classifier on judged documents, and return the weight of each feature, of shape (n_features,).
@@ -258,7 +260,7 @@ class _NaiveBayes:
             targets: Whether each judged document is relevant, of shape (n_judged,).
         """
         known = self.features[rows]
-        return self._weights(known, targets, self._unjudged(known))
+        return self._weights(known, targets, self._sum_unjudged(known))
 
     def scores(self, rows: NDArray[np.intp], targets: NDArray[np.bool_]) -> NDArray[np.float32]:
         """Train the classifier on judged documents, and return the relevance score of each document.
@@ -287,7 +289,7 @@ class _NaiveBayes:
         from sklearn.metrics import roc_auc_score
 
         known = self.features[rows]
-        unjudged = self._unjudged(known)
+        unjudged = self._sum_unjudged(known)
         columns = np.flatnonzero(np.bincount(known.indices))  # other features do not occur in judged documents
         known, unjudged = known[:, columns], unjudged._replace(sums=unjudged.sums[columns])
         scores, folds = np.empty(len(rows), np.float32), np.empty(len(rows), int)
@@ -298,27 +300,26 @@ class _NaiveBayes:
             scores[test] = known[test] @ self._weights(known[~test], targets[~test], unjudged)
         return float(roc_auc_score(targets, scores))
 
-    def _unjudged(self, known: Any) -> _Unjudged:
-        """Return the summed features of all unjudged documents, which the classifier uses as irrelevant examples.
+    def _sum_unjudged(self, judged: Any) -> _UnjudgedFeatures:
+        """Add up the TF-IDF features of the unjudged documents, which serve as irrelevant examples.
 
-        The sums are computed by subtraction: the sums over all documents minus the sums over the judged documents. The
-        weight of unjudged documents is reduced, because some of them are relevant.
+        The unjudged documents have a smaller weight than the judged documents, because some of them are relevant.
 
         Args:
-            known: The features of the judged documents, a sparse matrix of shape (n_judged, n_features).
+            judged: The features of the judged documents, a sparse matrix of shape (n_judged, n_features).
         """
-        number = self.features.shape[0] - known.shape[0]
+        number = self.features.shape[0] - judged.shape[0]
         count = min(_UNJUDGED_WEIGHT, _MAX_DOCUMENT_WEIGHT * number)
-        sums = (self._sums - _summed(known)) * (count / max(number, 1))
-        return _Unjudged(sums, float(sums.sum()), count)
+        sums = (self._sums - _column_sums(judged)) * (count / max(number, 1))
+        return _UnjudgedFeatures(sums, float(sums.sum()), count)
 
-    def _weights(self, known: Any, targets: NDArray[np.bool_], unjudged: _Unjudged) -> NDArray[np.float32]:
+    def _weights(self, known: Any, targets: NDArray[np.bool_], unjudged: _UnjudgedFeatures) -> NDArray[np.float32]:
         relevant = int(targets.sum())
         irrelevant_weight = len(targets) / (1 + _RATIO)  # total weight of the irrelevant documents
         relevant_scale = irrelevant_weight * _RATIO / relevant
         irrelevant_scale = irrelevant_weight / (len(targets) - relevant + unjudged.number)
-        relevant_sums = _summed(known[targets]) * relevant_scale
-        irrelevant_sums = (_summed(known[~targets]) + unjudged.sums) * irrelevant_scale
+        relevant_sums = _column_sums(known[targets]) * relevant_scale
+        irrelevant_sums = (_column_sums(known[~targets]) + unjudged.sums) * irrelevant_scale
         relevant_total = relevant_sums.sum()
         irrelevant_total = irrelevant_sums.sum() + (unjudged.total - unjudged.sums.sum()) * irrelevant_scale
         smoothing = _SMOOTHING * len(self._sums)
@@ -327,7 +328,7 @@ class _NaiveBayes:
         return np.asarray(relevant_logs - irrelevant_logs, np.float32)
 
 
-def _summed(rows: Any) -> NDArray[np.float32]:
+def _column_sums(rows: Any) -> NDArray[np.float32]:
     """Return the sum of each column of a sparse matrix, as an array of shape (n_columns,)."""
     return np.asarray(rows.T @ np.ones(rows.shape[0], np.float32))
 

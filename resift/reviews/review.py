@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from resift.contracts.engine import Headers
 from resift.errors import BadInput, NotFound
 from resift.reviews.documents import ReviewDocuments
-from resift.reviews.export import qrels, ris, table
+from resift.reviews.export import csv_table, qrels, ris
 from resift.reviews.log import Event, ReviewLog, size_in_bytes
 from resift.reviews.stopping import TARGET, Progress, progress, relevant_interval
 from resift.sessions.quotas import Quotas
@@ -30,7 +30,9 @@ _REVIEW_BYTES, _EVENT_BYTES = 10**6, 500  # estimated memory of a review without
 
 
 class _Author(NamedTuple):
-    """The author of judgements. Names are not checked, so the same name with another API key is another author.
+    """The person or model that judged documents, as far as a review can identify authors.
+
+    Callers choose the names of authors freely, so the same name with another API key is another author.
 
     Attributes:
         name: The name of the person or model.
@@ -70,7 +72,7 @@ class _ControlSample(NamedTuple):
 
 
 class _State:
-    """The state of a review, computed from the events in its log.
+    """The state of a review, such as the judgements that count now, computed from the events in the review's log.
 
     A decision is the log event of a judgement. It contains the author (``by``), the time in Unix seconds (``at``), and
     whether the author is a person or a model (``source``). The number of the judgement is added (``position``). It
@@ -114,7 +116,7 @@ class _State:
                 self.assigned.pop(document, None)
 
     def leases(self, now: float) -> dict[str, _Author]:
-        """Return the documents that are assigned to a person now, by document id, each with this person.
+        """Return the person to whom each document is assigned at the moment, by document id.
 
         An assignment expires if the person judges no document for half an hour. Expired assignments are left out.
 
@@ -188,7 +190,7 @@ class _State:
         return self.labels[PERSON]
 
     @property
-    def known(self) -> dict[str, bool]:
+    def judged(self) -> dict[str, bool]:
         """All documents that people or models have judged, with True for relevant documents.
 
         A person's judgement overrides the judgement of a model.
@@ -285,12 +287,12 @@ class Review:
                 size = count or min(100, max(10, len(state.read) // 10))
                 leases = state.leases(self._clock())
                 own = {id for id, author in leases.items() if author == person} if source == PERSON else set()
-                ranked = self.documents.ranked(state.known, state.read if source == PERSON else state.known)
+                ranked = self.documents.ranked(state.judged, state.read if source == PERSON else state.judged)
                 undone = sorted(self.documents.existing(own & state.undone.keys()), key=[*state.undone].index)
                 order = dict.fromkeys([*undone, *ranked])
                 available = [id for id in order if id in own or id not in leases][: max(size, len(own))]
                 batch[:] = sorted(available, key=lambda id: id not in own)[:size]
-                new = [id for id in batch if id not in own][: self._room(leases, person)]
+                new = [id for id in batch if id not in own][: self._free_leases(leases, person)]
                 return [self._event("give", by, documents=new)] if new and source == PERSON else []
 
             self._append(decide, "bytes")
@@ -321,7 +323,7 @@ class Review:
                 drawn[:], unread = self.documents.draw(count, self.state().read.keys() | leases.keys())
                 if not drawn:
                     return []
-                room = self._room(leases, self._person(by))
+                room = self._free_leases(leases, self._person(by))
                 return [self._event("give", by, documents=drawn, leased=room, sample=True, unread=unread)]
 
             self._append(decide, "bytes")
@@ -483,7 +485,7 @@ class Review:
         """Return the number of documents that only models have judged so far."""
         with self._lock:
             state = self.state()
-            return len(state.known) - len(state.read)
+            return len(state.judged) - len(state.read)
 
     def audit(self) -> list[Event]:
         """Return copies of all events in the review's log, in order, to document how the review was done."""
@@ -528,7 +530,7 @@ class Review:
             return ris(
                 [id for id, relevant in read.items() if relevant], partial(self.documents.texts, headers=headers)
             )
-        return table(decisions, partial(self.documents.texts, headers=headers))
+        return csv_table(decisions, partial(self.documents.texts, headers=headers))
 
     def reasons(self, ids: Iterable[str], count: int = 8, headers: Headers = None) -> dict[str, list[str]]:
         """Return the words that contribute most to the rank of each document.
@@ -543,7 +545,7 @@ class Review:
             A mapping from document ids to words.
         """
         with self._lock:
-            labels = self.state().known
+            labels = self.state().judged
             words = {id: self.documents.reasons(id, labels, count) for id in ids}
         if not headers:
             return words
@@ -568,7 +570,7 @@ class Review:
         marks = sum(event["kind"] == "judge" for event in events)
         self._quotas.count(key, marks=marks, bytes=size_in_bytes(events) if events else 0)
 
-    def _room(self, leases: Mapping[str, _Author], person: _Author) -> int:
+    def _free_leases(self, leases: Mapping[str, _Author], person: _Author) -> int:
         """Return how many further documents may be assigned to a person without exceeding the limits of assignments.
 
         A document is assigned to a person for a limited time (a lease), so that no two people read the same document.

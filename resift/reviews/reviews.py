@@ -96,7 +96,7 @@ class Reviews:
         log = ReviewLog(self._store, check_review_id(id))
         first = log.first_event()
         if first is not None:
-            return self.open(_of_index(first, id, index))
+            return self.open(_checked_id(first, id, index))
         settings = settings or ReviewSettings()
         progress((), 1, settings.target)  # raises BadInput if the target is out of range
         self._check_fields(index, settings.fields)
@@ -113,7 +113,7 @@ class Reviews:
             raise BadInput(message, value=settings.query, expected=expected)
 
         if not log.append(lambda: [] if log.events else [event], index):  # another request has just started it
-            return self.open(_of_index(log.events[0], id, index))
+            return self.open(_checked_id(log.events[0], id, index))
         self._quotas.count(self._caller().name, sessions=1, bytes=size_in_bytes([event]))
         return self._opened(log, event, documents)
 
@@ -216,8 +216,8 @@ class Reviews:
                 total -= closed.memory
 
 
-def _of_index(first_event: Event, id: str, index: str) -> str:
-    """Return the id of a review, after checking that the review belongs to the expected index.
+def _checked_id(first_event: Event, id: str, index: str) -> str:
+    """Check that a review belongs to the expected index, and return the id of the review.
 
     Args:
         first_event: The first event in the log of the review. It names the index.

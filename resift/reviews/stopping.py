@@ -20,7 +20,7 @@ from resift.errors import BadInput, needs_extra
 CONFIDENCE = 0.95  # confidence level of all tests and intervals
 TARGET = 0.95  # default target recall
 _RECENT = 100  # number of the latest documents from which the cost of another relevant document is estimated
-_Runs = list[tuple[int, int, int]]  # see _runs
+_Samples = list[tuple[int, int, int]]  # see _final_samples
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,9 @@ def progress(labels: Sequence[bool], total: int, target: float = TARGET) -> Prog
         raise BadInput(f"the target is {target}", value=target, expected="a recall above 0 and below 1")
     if len(labels) > total:
         raise BadInput(f"{len(labels)} judgements of {total} documents", value=len(labels), expected=f"at most {total}")
-    relevant, runs = int(np.sum(labels)), _runs(labels, total)
-    p, run = _p_value(runs, relevant, total - len(labels), target)
-    missed = _max_missed(runs, total - len(labels), run) if len(labels) < total else 0
+    relevant, samples = int(np.sum(labels)), _final_samples(labels, total)
+    p, best = _p_value(samples, relevant, total - len(labels), target)
+    missed = _max_missed(samples, total - len(labels), best) if len(labels) < total else 0
     return Progress(
         total=total,
         read=len(labels),
@@ -80,7 +80,7 @@ def progress(labels: Sequence[bool], total: int, target: float = TARGET) -> Prog
         target=target,
         p=p,
         recall=(relevant / (relevant + missed) if relevant + missed else 0.0, 1.0),
-        cost=_cost(labels),
+        cost=_documents_per_relevant(labels),
     )
 
 
@@ -104,33 +104,35 @@ def p_value(labels: Sequence[bool], total: int, target: float) -> float:
 
     Source: equation 5 of Callaghan and Müller-Hansen (2020).
     """
-    return _p_value(_runs(labels, total), int(np.sum(labels)), total - len(labels), target)[0]
+    return _p_value(_final_samples(labels, total), int(np.sum(labels)), total - len(labels), target)[0]
 
 
-def _p_value(runs: _Runs, relevant: int, unread: int, target: float) -> tuple[float, int]:
+def _p_value(samples: _Samples, relevant: int, unread: int, target: float) -> tuple[float, int]:
     """Return the p-value of the hypothesis that the recall is still below a target, as described at :func:`p_value`.
 
     The hypothesis is tested with several samples of judged documents, such as the last 50 or the last 100 documents.
 
     Args:
-        runs: The samples, as returned by :func:`_runs`.
+        samples: The samples, as returned by :func:`_final_samples`.
         relevant: The number of relevant documents read so far.
         unread: The number of unread documents.
         target: The target recall.
 
     Returns:
-        The smallest p-value of all samples, and the position in ``runs`` of the sample that yields it.
+        The smallest p-value of all samples, and the position in ``samples`` of the sample that yields it.
     """
     missed = int(np.floor(relevant / target)) - relevant + 1
-    return _smallest(runs, missed) if missed <= unread else (0.0, 0)  # impossible if more are missed than unread
+    if missed > unread:  # impossible
+        return 0.0, 0
+    return _smallest_p_value(samples, missed)
 
 
-def _runs(labels: Sequence[bool], total: int) -> _Runs:
-    """Return the samples of judged documents that :func:`p_value` tests.
+def _final_samples(labels: Sequence[bool], total: int) -> _Samples:
+    """Return the samples of judged documents with which :func:`p_value` tests the recall.
 
-    A sample consists of the documents that were judged last. There is a sample for each possible number of relevant
-    documents. If several samples contain the same number of relevant documents, only the largest is returned, because
-    its p-value is the smallest.
+    Each sample consists of the documents that were judged last, such as the last 50. There is a sample for each
+    possible number of relevant documents. If several samples contain the same number of relevant documents, only the
+    largest is returned, because its p-value is the smallest.
 
     Args:
         labels: For each judged document, in the order of reading, whether it is relevant.
@@ -145,35 +147,38 @@ def _runs(labels: Sequence[bool], total: int) -> _Runs:
     return [(count, size, total - len(backwards) + size) for count, size in enumerate(sizes)]
 
 
-def _smallest(runs: _Runs, missed: int, bound: float = 1.0) -> tuple[float, int]:
-    """Return the smallest p-value of several samples, and the position of the sample that has it.
+def _smallest_p_value(samples: _Samples, missed: int, bound: float = 1.0) -> tuple[float, int]:
+    """Return the smallest p-value of several samples of judged documents, and the position of this sample.
 
-    The p-value of a sample is the probability that a random sample of its size contains at most as many relevant
-    documents (see :func:`p_value`). The search halves the list of samples repeatedly. A p-value increases with the
-    number of relevant documents and decreases with the size of the sample. Therefore no p-value in a part of the list
-    is smaller than the p-value for the first sample's number of relevant documents and the last sample's size.
+    The p-value of a sample is the probability that a random sample of the same size contains at most as many relevant
+    documents (see :func:`p_value`).
+
+    The search halves the list of samples repeatedly, and skips parts that cannot contain the smallest p-value. A
+    p-value increases with the number of relevant documents and decreases with the size of the sample. Therefore no
+    p-value in a part of the list is smaller than the p-value for the first sample's number of relevant documents and
+    the last sample's size.
 
     Args:
-        runs: The samples, as :func:`_runs` returns them.
+        samples: The samples, as :func:`_final_samples` returns them.
         missed: The assumed number of relevant documents that are still unread.
         bound: Only p-values below this bound are considered. If there is none, ``(bound, -1)`` is returned.
     """
-    run, parts = -1, [(0, len(runs) - 1)]
+    best, parts = -1, [(0, len(samples) - 1)]
     while parts:
         first, last = parts.pop()
-        (count, *_), (_, size, unread) = runs[first], runs[last]
+        (count, *_), (_, size, unread) = samples[first], samples[last]
         probability = _cumulative_probability(count, unread, count + missed, size)
         if probability >= bound:
             continue
         if first == last:
-            bound, run = probability, last
+            bound, best = probability, last
         else:
             middle = (first + last) // 2
             parts += [(first, middle), (middle + 1, last)]
-    return bound, run
+    return bound, best
 
 
-def _max_missed(runs: _Runs, unread: int, run: int) -> int:
+def _max_missed(samples: _Samples, unread: int, best: int) -> int:
     """Return an upper limit for the number of relevant documents that are still unread, with a confidence of 95 %.
 
     The test of :func:`p_value` treats the last judged documents as a random sample, and is repeated with samples of
@@ -181,13 +186,13 @@ def _max_missed(runs: _Runs, unread: int, run: int) -> int:
     reject. The smallest of these numbers is returned.
 
     Args:
-        runs: The samples of judged documents, as returned by :func:`_runs`.
+        samples: The samples of judged documents, as returned by :func:`_final_samples`.
         unread: The number of unread documents.
-        run: The position in ``runs`` of a sample with a small p-value. Testing it first saves time.
+        best: The position in ``samples`` of a sample with a small p-value. This sample is tested first to save time.
     """
     rejected, most = float(np.nextafter(1 - CONFIDENCE, 1)), unread
-    while run >= 0:
-        count, size, before = runs[run]
+    while best >= 0:
+        count, size, before = samples[best]
         low, high = 0, most
         while low < high:  # bisection, since the probability decreases with the number of missed documents
             middle = (low + high + 1) // 2
@@ -196,7 +201,7 @@ def _max_missed(runs: _Runs, unread: int, run: int) -> int:
             else:
                 low = middle
         most = low
-        _, run = _smallest(runs, most, rejected)
+        _, best = _smallest_p_value(samples, most, rejected)
     return most
 
 
@@ -225,7 +230,7 @@ def _cumulative_probability(count: int, total: int, relevant: int, drawn: int) -
     return float(probabilities[: count - low + 1].sum() / probabilities.sum())
 
 
-def _cost(labels: Sequence[bool]) -> int | None:
+def _documents_per_relevant(labels: Sequence[bool]) -> int | None:
     """Estimate how many documents must be read to find another relevant document.
 
     The estimate is the number of documents per relevant document among the last 100 documents that were read.

@@ -48,7 +48,7 @@ class StoredSet:
     def existing(self, ids: Collection[str]) -> set[str]:
         """Return the ids in ``ids`` that belong to documents of this set. Other ids are left out."""
         for batch in batched([id for id in ids if id not in self._existing], ID_BATCH):
-            query = self.within(filter=[{"ids": {"values": batch}}])
+            query = self.restricted_query(filter=[{"ids": {"values": batch}}])
             body = {"query": query, "size": len(batch), "_source": False}
             self._existing |= {hit["_id"] for hit in self.engine.search(self.index, {**body, **PLAIN}).hits}
         return self._existing.intersection(ids)
@@ -63,7 +63,7 @@ class StoredSet:
         Returns:
             The ids of the drawn documents, and the number of documents that could be drawn.
         """
-        available = self.within(must_not=[{"ids": {"values": list(excluded)}}])
+        available = self.restricted_query(must_not=[{"ids": {"values": list(excluded)}}])
         seed = secrets.randbelow(2**31)
         drawn = self.engine.sample_matches(self.index, available, count, source=False, seed=seed).hits
         return [hit["_id"] for hit in drawn], self.total - len(self.existing(excluded))
@@ -76,7 +76,7 @@ class StoredSet:
                 documents that match a query clause, best first.
         """
         documents = self.engine.scan(self.index, fields=self.fields or None, **selection)
-        return ((document.id, readable(document.source, self.fields)) for document in documents)
+        return ((document.id, readable_text(document.source, self.fields)) for document in documents)
 
     def texts(self, ids: Sequence[str], headers: Headers = None) -> dict[str, str]:
         """Return the current texts of documents by id. Documents that the caller may not read are left out.
@@ -88,11 +88,11 @@ class StoredSet:
         texts: dict[str, str] = {}
         for batch in batched(ids, ID_BATCH):
             documents = self.engine.documents(self.index, batch, headers)
-            texts |= {id: readable(source, self.fields) for id, (source, _) in documents.items()}
+            texts |= {id: readable_text(source, self.fields) for id, (source, _) in documents.items()}
         return texts
 
-    def within(self, filter: Sequence[Body] = (), **clauses: Sequence[Body]) -> Body:
-        """Return a query clause that matches only documents of this set, and has further clauses of a ``bool`` query.
+    def restricted_query(self, filter: Sequence[Body] = (), **clauses: Sequence[Body]) -> Body:
+        """Combine query clauses in a ``bool`` query that matches only documents of this set.
 
         Args:
             filter: Query clauses that the documents must match.
@@ -105,7 +105,7 @@ class StoredSet:
         return self.query or {"match_all": {}}
 
 
-def readable(source: Mapping[str, Any], fields: Sequence[str]) -> str:
+def readable_text(source: Mapping[str, Any], fields: Sequence[str]) -> str:
     """Return the text of a document for display, without HTML tags.
 
     Args:

@@ -754,7 +754,7 @@ def _late_reranking(late: LateInteraction | None, rewritten: Rewritten) -> Reran
     if late is None:
         return None
     window_size = rewritten.options.window_size
-    return Reranking(method="late", scores=late.trusted_scores, alpha=late.alpha, window_size=window_size)
+    return Reranking(method="late", scores=late.discounted_scores, alpha=late.alpha, window_size=window_size)
 
 
 def session_window(knowledge: Knowledge) -> int:

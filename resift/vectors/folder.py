@@ -107,7 +107,7 @@ def replacing_folder(folder: str | Path, name: str) -> Iterator[Path]:
         try:
             new_folder.chmod(0o755)  # mkdtemp creates folders that only their owner may read
             yield new_folder
-            _swap(new_folder, target)
+            _move_or_exchange(new_folder, target)
         finally:
             shutil.rmtree(new_folder, ignore_errors=True)
     except OSError as error:
@@ -140,10 +140,10 @@ def _write_files(
         np.save(folder / f"{stem}.npy", array, allow_pickle=False)
 
 
-def _swap(new_folder: Path, target: Path) -> None:
-    """Move a folder to a path at which another folder may already exist.
+def _move_or_exchange(new_folder: Path, target: Path) -> None:
+    """Move a folder to another path. If there is already a folder at this path, exchange the two folders.
 
-    If there is a folder at ``target``, the two folders are exchanged, so that the caller can delete the old folder.
+    After an exchange, the old folder is at the path ``new_folder``, where the caller can delete it.
 
     Args:
         new_folder: The folder to move.

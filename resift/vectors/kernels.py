@@ -27,7 +27,7 @@ _PARTIAL_SUM = 64  # number of rows that pool_mean adds up in a separate sum
 
 
 @compiled
-def _slot(key: Any, table: Any) -> Any:
+def _find_slot(key: Any, table: Any) -> Any:
     """Return the array position of a key in a hash table, or the free position where the key would be inserted.
 
     Args:
@@ -56,7 +56,7 @@ def _insert_words(characters: Any, starts: Any, table: Any) -> None:
         key = _SEED
         for k in range(starts[row], starts[row + 1]):
             key = (key ^ uint64(characters[k])) * _PRIME
-        slot = _slot(key, table)
+        slot = _find_slot(key, table)
         table[slot], table[slot + uint64(1)] = key, uint64(row + 1)
 
 
@@ -82,12 +82,12 @@ def _look_up_words(characters: Any, starts: Any, lowercase: Any, table: Any, row
                 key = (key ^ uint64(point)) * _PRIME
                 continue
             if key != _SEED:
-                rows[count] = int64(table[_slot(key, table) + uint64(1)]) - 1
+                rows[count] = int64(table[_find_slot(key, table) + uint64(1)]) - 1
                 count += rows[count] >= 0
                 key = _SEED
             if point != 0:  # a character that is a word by itself
                 key = (_SEED ^ uint64(point & _CODE_POINT)) * _PRIME
-                rows[count] = int64(table[_slot(key, table) + uint64(1)]) - 1
+                rows[count] = int64(table[_find_slot(key, table) + uint64(1)]) - 1
                 count += rows[count] >= 0
                 key = _SEED
         offsets[i + 1] = count

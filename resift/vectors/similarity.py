@@ -73,7 +73,7 @@ def fuzzy_jaccard(query: NDArray[Any], documents: NDArray[Any]) -> Floats:
     return np.asarray(np.divide(shared, total, out=np.zeros_like(total), where=total > 0), np.float32)
 
 
-def dynamax(first: NDArray[Any], second: NDArray[Any], exact: tuple[float, float] = (0.0, 0.0)) -> float:
+def dynamax(first: NDArray[Any], second: NDArray[Any], extra_sums: tuple[float, float] = (0.0, 0.0)) -> float:
     """Return the DynaMax similarity of two texts: the fuzzy Jaccard similarity of their memberships in all their words.
 
     The universe contains the words of both texts. The membership of a text in a word of the universe is the largest
@@ -84,8 +84,8 @@ def dynamax(first: NDArray[Any], second: NDArray[Any], exact: tuple[float, float
         first: Vectors of the m words of the first text, shape (m, D) for D dimensions. A word that occurs twice in a
             text has two rows, and so counts twice in the universe.
         second: Vectors of the n words of the second text, shape (n, D).
-        exact: Summands for words without a vector, which are similar only to themselves: the first is added to the sum
-            of the smaller memberships, the second to the sum of the larger memberships.
+        extra_sums: Two summands for words without a vector, which are similar only to themselves. The first is added
+            to the sum of the smaller memberships, the second to the sum of the larger memberships.
 
     Returns:
         The similarity, in [0, 1]. It is 0 if neither text has any word.
@@ -95,7 +95,7 @@ def dynamax(first: NDArray[Any], second: NDArray[Any], exact: tuple[float, float
         without the counts of eq. 6.
     """
     universe = np.concatenate([first, second])
-    shared, total = exact
+    shared, total = extra_sums
     a, b = ((words @ universe.T).max(axis=0, initial=0) for words in (first, second))
     shared, total = shared + float(np.minimum(a, b).sum()), total + float(np.maximum(a, b).sum())
     return shared / total if total > 0 else 0.0

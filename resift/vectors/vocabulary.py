@@ -90,7 +90,7 @@ class Vocabulary:
         Args:
             documents: The distinct words of each sampled document.
         """
-        terms = {word: self._term(word) for word in dict.fromkeys(chain.from_iterable(documents))}
+        terms = {word: self._indexed_form(word) for word in dict.fromkeys(chain.from_iterable(documents))}
         self._term_rows = {term: row for row, term in enumerate(dict.fromkeys(terms.values()))}
         document_terms = [{self._term_rows[terms[word]] for word in document} for document in documents]
         flat = np.fromiter((row for rows in document_terms for row in rows), np.int32)
@@ -98,8 +98,8 @@ class Vocabulary:
         self._postings = owners[np.argsort(flat, kind="stable")]
         self._offsets = np.concatenate([[0], np.cumsum(np.bincount(flat, minlength=len(self._term_rows)))])
 
-    def _term(self, word: str) -> str:
-        """Return the form in which the index stores a word: its stem if the index stems words, or the word itself."""
+    def _indexed_form(self, word: str) -> str:
+        """Return the form in which the index stores a word: the stem if its analyzer stems words, else the word."""
         return stem(word) if self.stems else word
 
     def related_words(self, text: str) -> dict[str, dict[str, float]]:
@@ -134,7 +134,7 @@ class Vocabulary:
         probe_scores = self._probes @ vectors[:, :_PROBE_DIMENSIONS].T
         related = {}
         for word, vector, scores in zip(known, vectors, probe_scores.T, strict=True):
-            nearest = self._nearest(word, vector, context, scores)
+            nearest = self._nearest_words(word, vector, context, scores)
             if weights := {candidate: weight * cosine for candidate, cosine in nearest}:
                 related[word] = weights
         return related
@@ -154,7 +154,7 @@ class Vocabulary:
             words: The words of the query.
         """
         matched, total_idf = np.zeros(self.size), 0.0
-        for term, word in {self._term(word): word for word in words}.items():
+        for term, word in {self._indexed_form(word): word for word in words}.items():
             row = self._term_rows.get(term, -1)
             if row < 0 and self.table.index[word] < 0:
                 continue  # neither the word nor related words can match
@@ -168,7 +168,7 @@ class Vocabulary:
         enough = int(np.ceil(min(ENOUGH_DOCUMENTS, max(1, self.total // 50)) * self.size / self.total - 1e-9))
         return float(np.partition(matched, -enough)[-enough]) / total_idf + 1e-9
 
-    def _nearest(self, word: str, vector: Floats, context: Floats, scores: Floats) -> Iterator[tuple[str, float]]:
+    def _nearest_words(self, word: str, vector: Floats, context: Floats, scores: Floats) -> Iterator[tuple[str, float]]:
         """Yield the words that are nearest to a query word, with their cosine similarities, nearest first.
 
         Args:

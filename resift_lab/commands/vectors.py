@@ -37,7 +37,7 @@ from resift_lab.corpus import DocumentFrequencies
 from resift_lab.training.device import Device
 from resift_lab.training.distill import DistillOptions, distill, layer_vectors, read_words
 from resift_lab.training.pairs import PairOptions, read_pairs, train_on_pairs
-from resift_lab.training.refine import RefineOptions, refine, sentences
+from resift_lab.training.refine import RefineOptions, draw_sentences, refine
 from resift_lab.training.transformer import Transformer
 from resift_lab.training.word2vec import train_word2vec
 from resift_lab.vectors.convert import convert
@@ -342,7 +342,7 @@ def pairs_command(
     sources = [read_pairs(file) for file in files]
     texts: list[Iterable[str]] = [CorpusTexts(Files([file]), None) for file in sentence_files]
     texts = texts or [[document for _, document in source] for source in sources]
-    anchors = sentences(texts, _SENTENCES, np.random.default_rng(options.seed)) if options.sentence_weight else []
+    anchors = draw_sentences(texts, _SENTENCES, np.random.default_rng(options.seed)) if options.sentence_weight else []
     start, model = load_vectors(vectors), None if teacher is None else Transformer(teacher, device)
     with progress_bar("training on pairs") as progress:
         table = train_on_pairs(start, sources, anchors, options, model, progress)

@@ -102,9 +102,9 @@ def eval_command(folder: str, queries: tuple[str, ...], as_json: bool) -> None:
         click.echo(json.dumps({"predictions": predictions}, ensure_ascii=False))
         return
     with needs_extra("lab", "measuring"):
-        from resift_lab.training.word2doc_report import judge
+        from resift_lab.training.word2doc_report import evaluate
 
-    report = judge(model)
+    report = evaluate(model)
     print_report({"task": "word2doc", **report}, as_json, *_report_lines(report))
 
 
@@ -112,7 +112,7 @@ def _report_lines(report: dict[str, Any]) -> list[str]:
     """Format the evaluation of a word2doc model as lines of text: a table with a line for each kind of typing error.
 
     Args:
-        report: The evaluation, as :func:`resift_lab.training.word2doc_report.judge` returns it.
+        report: The evaluation, as :func:`resift_lab.training.word2doc_report.evaluate` returns it.
     """
     lines = [f"{report['queries']} held-out keywords".ljust(22) + "".join(f"{name:>13}" for name in _COLUMNS)]
     for kind, values in {**report["kinds"], "all errors": report["noisy"]}.items():

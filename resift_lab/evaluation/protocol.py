@@ -259,7 +259,7 @@ def _run_late(
         hits = served(query)
         rankings.append(
             hits.reranked(
-                score_factors(reranker.trusted_scores(query, select_documents(texts, hits.window_positions)), alpha)
+                score_factors(reranker.discounted_scores(query, select_documents(texts, hits.window_positions)), alpha)
             )
         )
         progress(done, count)

@@ -21,8 +21,8 @@ _EPSILON = 1e-8
 _LOWEST_RATE = 0.02
 
 
-def remaining_rate(step: int, total: int) -> float:
-    """Return the factor by which to multiply the initial learning rate at a training step.
+def rate_factor(step: int, total: int) -> float:
+    """Return the factor by which the initial learning rate is multiplied at a step of the training.
 
     The factor falls linearly, from 1 at the first step to 0 at the end of the training, but never below 0.02.
 
@@ -60,7 +60,7 @@ class Adam:
             gradient: The gradient of the loss with respect to these rows, shape (R,), or (R, D) for vectors of D
                 dimensions.
             step: The training step, counted from 1.
-            remaining: The factor by which the learning rate is multiplied, 0 to 1. :func:`remaining_rate` lowers it
+            remaining: The factor by which the learning rate is multiplied, 0 to 1. :func:`rate_factor` lowers it
                 during the training.
         """
         first = self.first_moment[rows] * np.float32(_BETA_FIRST) + gradient * np.float32(1 - _BETA_FIRST)

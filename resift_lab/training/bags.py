@@ -25,7 +25,7 @@ from resift.errors import BadInput
 from resift_lab.evaluation.data.labelled import label_of
 from resift_lab.evaluation.data.lines import json_objects
 from resift_lab.evaluation.same_class import same_class_scores
-from resift_lab.training.boew import class_means, entropy
+from resift_lab.training.boew import class_means, cluster_entropy
 from resift_lab.training.labels import Label, class_shares, hold_out
 from resift_lab.training.options import BagOptions
 from resift_lab.training.progress import Progress, StepCounter
@@ -114,9 +114,9 @@ def train_bags(
         scores = {"vectors": plain, "untrained": curve[0], "trained": curve[epochs]}
         better = scores["trained"] > max(plain, curve[0])
     steps.total = steps.done + epochs * len(bags)
-    run = BagRun(Bags(bags), targets, options)
+    run = BagTraining(Bags(bags), targets, options)
     while run.epochs < epochs:
-        run.epoch(steps)
+        run.train_epoch(steps)
     summary = {
         **asdict(options),
         "documents": len(bags),
@@ -130,7 +130,7 @@ def train_bags(
     return run.network.export(field, summary), summary
 
 
-class BagRun:
+class BagTraining:
     """A training run of RN-BoF on bags of vectors: the network, its optimiser and the centres of the classes.
 
     Args:
@@ -155,7 +155,7 @@ class BagRun:
         )
         self.rates = [group["lr"] for group in self.optimizer.param_groups]
 
-    def epoch(self, steps: StepCounter | None = None) -> None:
+    def train_epoch(self, steps: StepCounter | None = None) -> None:
         """Train on all documents once. The random choices depend only on the seed and the number of earlier epochs.
 
         Args:
@@ -170,7 +170,7 @@ class BagRun:
             for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
                 group["lr"] = rate * remaining
             vectors = self.network(self.bags, batch, options.sample, chance)
-            loss = entropy(vectors, self.targets[batch], self.centres, options)
+            loss = cluster_entropy(vectors, self.targets[batch], self.centres, options)
             self.optimizer.zero_grad()
             loss.backward()
             self.optimizer.step()
@@ -203,9 +203,9 @@ def _learning_curve(
     def quality(query_vectors: Floats, vectors: Floats) -> float:
         return float(np.nanmean(same_class_scores(query_vectors, vectors, main[held_out], main[~held_out]).map11))
 
-    run = BagRun(database, targets[~held_out], options)
+    run = BagTraining(database, targets[~held_out], options)
     curve = [quality(run.network.encode(queries), run.network.encode(database))]
     while run.epochs < options.epochs and run.epochs - int(np.argmax(curve)) < options.patience:
-        run.epoch(steps)
+        run.train_epoch(steps)
         curve.append(quality(run.network.encode(queries), run.network.encode(database)))
-    return curve, quality(queries.means(), database.means())
+    return curve, quality(queries.mean_vectors(), database.mean_vectors())

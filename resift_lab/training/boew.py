@@ -94,7 +94,7 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
         """Return the name of the exported model, which contains the number of codewords, such as ``ro-boew:64``."""
         return f"ro-boew:{len(self.codebook)}"
 
-    def scale(self) -> torch.Tensor:
+    def distance_divisor(self) -> torch.Tensor:
         """Return σ², the squared width of the codewords, by which distances between words and codewords are divided."""
         return self.width.square()
 
@@ -128,7 +128,7 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
         """Compute how strongly each word belongs to each codeword, a trained centroid of word vectors.
 
         The memberships of a word with the vector x are the softmax over the codewords v_k of -‖x - v_k‖, divided by
-        :meth:`scale`.
+        :meth:`distance_divisor`.
 
         Args:
             rows: The vectors x of n words of D dimensions, shape (n, D).
@@ -139,7 +139,7 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
         Source:
             Passalis and Tefas 2018, equations 1 and 2.
         """
-        return soft_memberships(rows, self.codebook, self.scale())
+        return soft_memberships(rows, self.codebook, self.distance_divisor())
 
     def forward(self, counts: csr_matrix) -> torch.Tensor:
         """Compute the vectors of texts from their word counts. PyTorch calls this method during training.
@@ -256,10 +256,13 @@ def soft_memberships(vectors: torch.Tensor, codebook: torch.Tensor, scale: torch
     return torch.softmax(-squares.clamp_min(_TINY).sqrt() / scale, dim=1)
 
 
-def entropy(
+def cluster_entropy(
     vectors: torch.Tensor, targets: torch.Tensor, centres: torch.Tensor, options: ClusterOptions | None = None
 ) -> torch.Tensor:
-    """Return the training loss: the entropy of the classes in the soft clusters around ``centres``, in nats.
+    """Return how impure clusters of documents are: the entropy of the classes in each cluster, in nats.
+
+    This is the training loss. Documents belong to each cluster to a certain degree, depending on their distance from
+    its centre.
 
     The entropy is -1/N · Σ h_jk · log p_jk, with these symbols:
 

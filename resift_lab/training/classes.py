@@ -85,11 +85,14 @@ def train_classes(
         raise BadInput(message, value=encoder.name, expected=expected)
     options = options or ClassOptions()
     classes, shares = class_shares(labels)
-    documents = _Documents(texts, shares.argmax(axis=1), len(classes), encoder)
+    documents = _LabelledDocuments(texts, shares.argmax(axis=1), len(classes), encoder)
     folds = stratified_folds(documents.labels, options.folds, options.seed)
     steps = StepCounter(progress, 1 + len(np.unique(folds[folds >= 0])))
-    (weight, temperature), map11 = _choose(documents, folds, options.seed, steps)
-    words, vectors = _WordPart(documents, np.arange(len(texts))), _VectorPart(documents, np.arange(len(texts)))
+    (weight, temperature), map11 = _choose_weight_and_temperature(documents, folds, options.seed, steps)
+    words, vectors = (
+        _WordClassifier(documents, np.arange(len(texts))),
+        _VectorClassifier(documents, np.arange(len(texts))),
+    )
     classifier = Classifier(
         words.ids,
         words.idf.astype(np.float32),
@@ -131,8 +134,8 @@ def stratified_folds(labels: NDArray[np.int64], folds: int, seed: int) -> NDArra
     return numbers
 
 
-class _Documents:
-    """Labelled documents with their word counts and their vectors.
+class _LabelledDocuments:
+    """Labelled documents with their word counts and their vectors, from which the classifiers are trained.
 
     Attributes:
         counts: The frequency of each of the V words of the encoder in each of the N documents, shape (N, V).
@@ -146,25 +149,32 @@ class _Documents:
         self.vectors, self.labels, self.classes = encoder.encode(texts), labels, classes
 
     def targets(self, rows: NDArray[Any]) -> NDArray[np.float64]:
-        """Return 1 for the class of each document and -1 for the others, shape (n, C)."""
+        """Return the values that a regression should predict: 1 for a document's class, and -1 for the other classes.
+
+        Args:
+            rows: The positions of n documents, shape (n,).
+
+        Returns:
+            Array of shape (n, C) for C classes.
+        """
         return np.where(self.labels[rows, None] == np.arange(self.classes), 1.0, -1.0)
 
 
-class _WordPart:
-    """A linear support vector machine on the tf-idf vectors of labelled documents.
+class _WordClassifier:
+    """Scores the classes of a document by its words: a linear support vector machine on tf-idf vectors.
 
     Args:
         documents: All documents.
-        rows: The documents to train on.
+        rows: The positions of the documents to train on.
 
     Attributes:
-        ids: The words that occur in enough of these documents, shape (n,).
-        idf: Their inverse document frequencies, shape (n,).
-        weights: Their weights for each class, shape (n, C).
+        ids: The row numbers of the n words that occur in enough of these documents, shape (n,).
+        idf: The inverse document frequencies of the n words, shape (n,).
+        weights: The weight of each of the n words for each of the C classes, shape (n, C).
         bias: The constant of each class, shape (C,).
     """
 
-    def __init__(self, documents: _Documents, rows: NDArray[Any]) -> None:
+    def __init__(self, documents: _LabelledDocuments, rows: NDArray[Any]) -> None:
         with needs_extra("lab", "training"):
             from sklearn.svm import LinearSVC
 
@@ -174,7 +184,7 @@ class _WordPart:
         self.weights = np.zeros((len(self.ids), documents.classes))
         self.bias = np.zeros(documents.classes)
         if len(self.ids):
-            terms = self._terms(documents.counts[rows])
+            terms = self._tf_idf(documents.counts[rows])
             machine = LinearSVC(C=1.0, random_state=0).fit(terms, documents.labels[rows])
             rows_of_classes = np.column_stack([machine.coef_, machine.intercept_])
             if len(rows_of_classes) == 1:  # Two classes have a single score, which is positive for the second class.
@@ -182,11 +192,18 @@ class _WordPart:
             self.weights, self.bias = rows_of_classes[:, :-1].T, rows_of_classes[:, -1]
 
     def scores(self, counts: csr_matrix) -> NDArray[np.float64]:
-        """Return the scores of n documents with these word counts, shape (n, C)."""
-        return np.asarray(self._terms(counts) @ self.weights + self.bias)
+        """Score all classes for each document.
 
-    def _terms(self, counts: csr_matrix) -> csr_matrix:
-        """Return tf-idf vectors of unit length, shape (n_documents, n_words)."""
+        Args:
+            counts: The frequency of each of the V words of the encoder in each of n documents, shape (n, V).
+
+        Returns:
+            Scores of shape (n, C) for C classes.
+        """
+        return np.asarray(self._tf_idf(counts) @ self.weights + self.bias)
+
+    def _tf_idf(self, counts: csr_matrix) -> csr_matrix:
+        """Convert word counts of documents to tf-idf vectors of unit length, shape (n_documents, n_words)."""
         from scipy.sparse import diags
 
         terms = counts[:, self.ids].astype(np.float64)
@@ -195,19 +212,19 @@ class _WordPart:
         return (diags(1 / np.where(lengths > 0, lengths, 1)) @ terms).tocsr()
 
 
-class _VectorPart:
-    """A ridge regression on the vectors of labelled documents.
+class _VectorClassifier:
+    """Scores the classes of a document by its vector: a ridge regression on the vectors of labelled documents.
 
     Args:
         documents: All documents.
-        rows: The documents to train on.
+        rows: The positions of the documents to train on.
 
     Attributes:
-        head: The weight of each dimension for each class, shape (D, C).
+        head: The weight of each of the D dimensions for each of the C classes, shape (D, C).
         bias: The constant of each class, shape (C,).
     """
 
-    def __init__(self, documents: _Documents, rows: NDArray[Any]) -> None:
+    def __init__(self, documents: _LabelledDocuments, rows: NDArray[Any]) -> None:
         vectors = np.hstack([documents.vectors[rows], np.ones((len(rows), 1))])
         sizes = np.bincount(documents.labels[rows], minlength=documents.classes)
         balance = (len(rows) / (np.count_nonzero(sizes) * sizes[documents.labels[rows]]))[:, None]
@@ -217,14 +234,24 @@ class _VectorPart:
         self.head, self.bias = solution[:-1], solution[-1]
 
     def scores(self, vectors: Floats) -> NDArray[np.float64]:
-        """Return the scores of n documents with these vectors, shape (n, C)."""
+        """Score all classes for each document.
+
+        Args:
+            vectors: The vectors of n documents with D dimensions, shape (n, D).
+
+        Returns:
+            Scores of shape (n, C) for C classes.
+        """
         return np.asarray(vectors @ self.head + self.bias)
 
 
-def _choose(
-    documents: _Documents, folds: NDArray[np.int64], seed: int, steps: StepCounter
+def _choose_weight_and_temperature(
+    documents: _LabelledDocuments, folds: NDArray[np.int64], seed: int, steps: StepCounter
 ) -> tuple[tuple[float, float], dict[str, float]]:
-    """Choose the weight w and the temperature T by cross-validation.
+    """Choose two constants of a class encoder by cross-validation: the weight w and the temperature T.
+
+    The vector of a text is the softmax of (word score + w · vector score) / T over the classes, where the two scores
+    come from :class:`_WordClassifier` and :class:`_VectorClassifier`.
 
     Args:
         documents: The labelled documents.
@@ -233,8 +260,8 @@ def _choose(
         steps: A counter of the trainings, which reports the progress.
 
     Returns:
-        The values of w and T, and the mean average precision by the name of the vectors, see :func:`train_classes`. It
-        is empty if no document has a fold.
+        The pair (w, T), and a dictionary of mean average precisions: the entry ``map11`` of :func:`train_classes`. The
+        dictionary is empty if fewer than two folds have documents.
     """
     from scipy.special import softmax
 
@@ -244,8 +271,8 @@ def _choose(
     by_words, by_vectors = np.zeros((2, len(folds), documents.classes))
     for fold in names:
         rest, rows = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
-        by_words[rows] = _WordPart(documents, rest).scores(documents.counts[rows])
-        by_vectors[rows] = _VectorPart(documents, rest).scores(documents.vectors[rows])
+        by_words[rows] = _WordClassifier(documents, rest).scores(documents.counts[rows])
+        by_vectors[rows] = _VectorClassifier(documents, rest).scores(documents.vectors[rows])
         steps.advance(1)
     judges = np.random.default_rng(seed).permutation(np.flatnonzero(folds >= 0))[:_JUDGES]
 

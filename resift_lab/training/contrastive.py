@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 from resift.errors import BadInput
-from resift_lab.training.adam import Adam, remaining_rate
+from resift_lab.training.adam import Adam, rate_factor
 from resift_lab.training.documents import Documents, Ids, used_columns, word_counts
 from resift_lab.training.options import AdaptOptions
 from resift_lab.training.progress import Progress
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MIN_WORDS = 4
 
 
-def fit(
+def fit_contrastive(
     corpus: Documents, rows: Floats, weights: Floats, options: AdaptOptions, progress: Progress | None = None
 ) -> tuple[Floats, Floats]:
     """Train word vectors and weights so that two parts of a document have similar vectors (InfoNCE loss).
@@ -64,7 +64,7 @@ def fit(
         first_parts, second_parts = zip(*pairs, strict=True)
         words, counts = used_columns(word_counts([*first_parts, *second_parts], len(table)))
         _, by_row, by_log = info_nce_gradients(counts, table[words], log_weights[words], options.temperature)
-        remaining = remaining_rate(step, total)
+        remaining = rate_factor(step, total)
         row_adam.update(words, by_row, step + 1, remaining)
         weight_adam.update(words, by_log, step + 1, remaining)
         if progress:

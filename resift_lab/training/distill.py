@@ -115,7 +115,7 @@ def distill(
         BadInput: If no word is usable, or ``dim`` is too large for the model or for the number of words.
     """
     options = options or DistillOptions()
-    usable, dim = _usable(words, options.limit), options.dim
+    usable, dim = _unsplit_words(words, options.limit), options.dim
     rows = model.encode(usable, options.batch, CHUNK, progress)
     drop = rows.shape[1] // 100
     largest = min(rows.shape[1] - drop, len(rows) - 1)
@@ -136,7 +136,7 @@ def distill(
     return build_table(usable, rows, options.weighting, info)
 
 
-def _usable(words: Iterable[str], limit: int | None) -> list[str]:
+def _unsplit_words(words: Iterable[str], limit: int | None) -> list[str]:
     """Select the distinct words that :func:`resift.text.tokenize` does not split.
 
     Args:
@@ -188,7 +188,7 @@ def layer_vectors(
     """
     import torch
 
-    usable = _usable(words, None)
+    usable = _unsplit_words(words, None)
     transformer = getattr(model.model[0], "auto_model", None)
     if transformer is None:
         message = f"{model.folder} contains no transformer"
@@ -211,7 +211,7 @@ def layer_vectors(
         means = [(hidden[layer] * mask).sum(1) / mask.sum(1).clamp(min=1) for layer in layers]
         return np.stack([mean.cpu().numpy() for mean in means], axis=1)
 
-    vectors = model.run(encode, usable, DistillOptions.batch, progress)
+    vectors = model.run_in_batches(encode, usable, DistillOptions.batch, progress)
     name = model.folder.resolve().name
     info = {"licence": _licence(model.folder), "recipe": "mean of a hidden layer's outputs, one pass a word"}
     return [

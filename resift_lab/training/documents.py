@@ -101,7 +101,7 @@ class Documents:
         self.counts = word_counts(self.ids, len(self.words))
         self.idf = smoothed_idf(document_frequency(self.counts), len(texts), MIN_IDF).astype(np.float32)
 
-    def means(self, rows: Floats, weights: Floats) -> Floats:
+    def mean_vectors(self, rows: Floats, weights: Floats) -> Floats:
         """Return the weighted mean of the word vectors of each document.
 
         Args:

@@ -147,19 +147,26 @@ class _Network(torch.nn.Module):  # type: ignore[misc]
 
 
 class _TrainingData:
-    """The training data of EmBoost: word vectors, and the word ids of the queries and of their relevant documents.
+    """Queries and documents as word ids, with the word vectors and the relevance judgements to train EmBoost on.
 
     Args:
-        table: The word vectors. Each vector is multiplied by the weight of its word.
-        judged: The queries with their relevant documents.
-        pooled: Whether the network only reads the mean of a text's word vectors (FCRR). Each text is then stored as a
-            single word whose vector is this mean, because the word vectors of the paper's batches would take about a
-            gigabyte.
+        table: The word vectors to start from.
+        judged: The documents, and the queries with their relevant documents.
+        pooled: Whether the network needs only the mean word vector of a text, as the fully connected network does. Each
+            text is then stored as a single word that has the mean as its vector. This saves memory: the word vectors of
+            a batch of 2,000 queries would take about a gigabyte.
+
+    Attributes:
+        rows: The vectors of V words with D dimensions, multiplied by the weights of the words, shape (V, D). All are
+            divided by the mean length of these products.
+        queries: The row numbers of each query's words in ``rows``.
+        documents: The row numbers of each document's words in ``rows``.
+        relevant: For each query, the positions of its relevant documents in ``documents``.
     """
 
     def __init__(self, table: WordVectors, judged: JudgedQueries, pooled: bool) -> None:
         self.rows = table.rows() * table.weights[:, None]
-        self.rows /= _mean_length(table)
+        self.rows /= _mean_vector_length(table)
         self.queries, self.documents = first_words(table, judged.queries), first_words(table, judged.documents)
         if pooled:
             texts, count = [*self.queries, *self.documents], len(self.queries)
@@ -198,11 +205,11 @@ def _triplet_loss(
         Cakaloglu, Xu and Raghavan 2022, section 3.4, equation 8.
     """
     chosen = [int(rng.choice(data.relevant[query])) for query in batch]
-    queries = network(*padded(data.rows, [data.queries[query] for query in batch]))
-    documents = network(*padded(data.rows, [data.documents[document] for document in chosen]))
+    queries = network(*padded_word_vectors(data.rows, [data.queries[query] for query in batch]))
+    documents = network(*padded_word_vectors(data.rows, [data.documents[document] for document in chosen]))
     # The derivative of the square root is infinite at 0.
     distances = torch.sqrt((2 - 2 * queries @ documents.T).clamp(min=1e-6))
-    relevant = torch.from_numpy(_relevance([data.relevant[query] for query in batch], chosen))
+    relevant = torch.from_numpy(_relevance_matrix([data.relevant[query] for query in batch], chosen))
     positive = distances.diagonal()
     negative = distances.masked_fill(relevant, torch.inf).min(dim=1).values
     if options.negatives == "semi-hard":
@@ -214,7 +221,7 @@ def _triplet_loss(
     return torch.relu(positive - negative.clamp(max=_MAX_DISTANCE) + options.margin).mean()
 
 
-def _relevance(relevant: Sequence[Sequence[int]], documents: Sequence[int]) -> NDArray[np.bool_]:
+def _relevance_matrix(relevant: Sequence[Sequence[int]], documents: Sequence[int]) -> NDArray[np.bool_]:
     """Return which of m documents are relevant to each of n queries, shape (n, m).
 
     Args:
@@ -243,7 +250,7 @@ def export(table: WordVectors, network: Any, options: EmBoostOptions) -> Residua
         options: The settings of the training, which are saved with the model.
     """
     weights = torch.repeat_interleave(network.sources.detach(), network.blocks).numpy()
-    rows = np.asarray(table.rows() * weights / _mean_length(table), np.float32)
+    rows = np.asarray(table.rows() * weights / _mean_vector_length(table), np.float32)
     words = WordVectors(table.words, rows, table.weights, info={**table.info, "trained": asdict(options)})
     kernels = np.stack([layer.weight.detach().permute(2, 1, 0).contiguous().numpy() for layer in network.layers])
     bias = np.stack([layer.bias.detach().numpy() for layer in network.layers])
@@ -252,8 +259,11 @@ def export(table: WordVectors, network: Any, options: EmBoostOptions) -> Residua
     return Residual(options.network, words, kernels, bias, options.output_scale)
 
 
-def _mean_length(table: WordVectors) -> float:
-    """Return the mean length of the weighted word vectors of a table. Training divides all vectors by this length."""
+def _mean_vector_length(table: WordVectors) -> float:
+    """Return the mean length of a table's word vectors, each multiplied by the weight of its word.
+
+    Training divides all vectors by this length.
+    """
     return max(float(np.linalg.norm(table.rows() * table.weights[:, None], axis=1).mean()), 1e-12)
 
 
@@ -271,16 +281,16 @@ def first_words(table: WordVectors, texts: Sequence[str]) -> list[Any]:
     return [text[:_MAX_WORDS] for text in np.split(ids, offsets[1:-1])]
 
 
-def padded(rows: Floats, texts: Sequence[Any]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the word vectors of n texts in an array, padded with zeros to L words, the length of the longest text.
+def padded_word_vectors(rows: Floats, texts: Sequence[Any]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the word vectors of n texts as a single array. Short texts are padded with zeros.
 
     Args:
         rows: The vectors of all V words, shape (V, D) for D dimensions.
         texts: The row numbers of each text's words.
 
     Returns:
-        The word vectors of each text, shape (n, L, D), and a mask of shape (n, L), which is 1 for each word and 0 after
-        the end of a text.
+        The word vectors of each text, shape (n, L, D), where L is the number of words in the longest text; and a mask
+        of shape (n, L), which is 1 for each word and 0 after the end of a text.
     """
     longest = max(1, *(len(ids) for ids in texts))
     words = np.zeros((len(texts), longest, rows.shape[1]), np.float32)

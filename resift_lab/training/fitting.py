@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift_lab.training.adam import Adam, remaining_rate
+from resift_lab.training.adam import Adam, rate_factor
 from resift_lab.training.documents import used_columns
 from resift_lab.training.progress import Progress
 
@@ -82,7 +82,7 @@ def fit_rows(
         chosen = order[start : start + options.batch]
         words, word_counts = used_columns(counts[chosen])
         _, by_row, by_log = cosine_gradients(word_counts, targets[chosen], table[words], log_weights[words])
-        remaining = remaining_rate(step, total)
+        remaining = rate_factor(step, total)
         row_adam.update(words, by_row, step + 1, remaining)
         weight_adam.update(words, by_log, step + 1, remaining)
         if progress:

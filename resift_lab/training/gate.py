@@ -6,7 +6,7 @@ completely, because people search in words of their own. Of each other query wor
 removed. The gate measures at which rank a search finds the reduced document among all documents. As in the service,
 BM25's first 100 hits are ranked by BM25 · exp(beta · similarity).
 
-The recipe was chosen by how well its verdict agrees with human judgements (``benchmarks/gates.py`` prints both). Two
+The recipe was chosen by how well its result agrees with human judgements (``benchmarks/gates.py`` prints both). Two
 other kinds of queries were worse: with the first sentences of documents as queries, too few good models pass; with
 words that the document still contains, BM25 has an advantage.
 """
@@ -36,9 +36,9 @@ SIGNIFICANT = 0.05
 # Significance level for replacing a model by another model, if both improve the ranking. A higher mean is not enough:
 # of two equally good models, either has the higher mean in half of all cases.
 _SIGNIFICANT_FOR_REPLACING = 0.5
-# Maximum number of documents to search for, and the minimum below which the gate gives no verdict.
-MAX_JUDGES = 300
-MIN_JUDGES = 20
+# Maximum number of documents to search for, and the minimum below which the gate gives no result.
+MAX_TEST_DOCUMENTS = 300
+MIN_TEST_DOCUMENTS = 20
 # Maximum number of words in a query, and the chance of each to be removed from the document completely.
 _QUERY_WORDS = 8
 _REMOVED = 0.5
@@ -52,70 +52,71 @@ _PAGE = 10
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """The result of :meth:`Gate.judge`: whether a model's vectors improve the ranking, and which weight they need.
+class GateResult:
+    """The result of :meth:`Gate.judge`, a test of whether a model's vectors improve searches by BM25.
 
     Attributes:
-        alpha: The best weight of the vectors relative to BM25, or 0 if the vectors do not improve the ranking.
-        with_vectors: nDCG@10 of searches with the best weight, averaged over the queries for each of the n test
-            documents, shape (n,).
-        text_only: nDCG@10 of the same searches by BM25 alone, shape (n,).
-        p: The p-value of the difference, from a two-sided paired randomisation test.
+        alpha: The best weight of the vectors relative to BM25, from 0 to 1. It is 0 if the vectors do not improve the
+            ranking.
+        ndcg_with_vectors: The mean nDCG@10 of searches for each of the n test documents, by BM25 and the vectors with
+            the best weight, shape (n,).
+        ndcg_bm25: The mean nDCG@10 of the same searches by BM25 alone, shape (n,).
+        p: The p-value of the difference of the two means, from a two-sided paired randomisation test.
     """
 
     alpha: float
-    with_vectors: Numbers
-    text_only: Numbers
+    ndcg_with_vectors: Numbers
+    ndcg_bm25: Numbers
     p: float
 
     @property
-    def helps(self) -> bool:
-        """Whether searches with the vectors are significantly better than searches by BM25 alone."""
+    def improves_ranking(self) -> bool:
+        """Whether searches by BM25 and the vectors have a significantly higher nDCG@10 than searches by BM25 alone."""
         return self.alpha > 0
 
     @property
-    def reason(self) -> str:
-        """An explanation of the verdict, in English."""
-        if len(self.with_vectors) < MIN_JUDGES and not self.helps:
-            return f"{len(self.with_vectors)} documents are too few to tell"
+    def explanation(self) -> str:
+        """The result in words: the two mean nDCG@10 and the p-value, or that there are too few test documents."""
+        if len(self.ndcg_with_vectors) < MIN_TEST_DOCUMENTS and not self.improves_ranking:
+            return f"{len(self.ndcg_with_vectors)} documents are too few to tell"
         return (
-            f"nDCG@10 of {len(self.with_vectors)} held-out documents {self.text_only.mean():.3f} by the text alone, "
-            f"{self.with_vectors.mean():.3f} with vectors, p {self.p:.4f}"
+            f"nDCG@10 of {len(self.ndcg_with_vectors)} held-out documents {self.ndcg_bm25.mean():.3f} by the text "
+            f"alone, {self.ndcg_with_vectors.mean():.3f} with vectors, p {self.p:.4f}"
         )
 
-    def replaces(self, other: Verdict) -> bool:
-        """Return whether the model of this verdict should be used instead of the model of another verdict.
+    def should_replace(self, other: GateResult) -> bool:
+        """Return whether this result's model should be used in place of another tested model.
 
-        This model must make searches better than BM25 alone. If the other model also makes them better, this model must
-        be significantly better than the other model.
-
-        Args:
-            other: The verdict on the other model. The same :class:`Gate` must have tested both models, so that the
-                verdicts are about the same documents.
-        """
-        if not (self.helps and other.helps):
-            return self.helps
-        return is_better(self.with_vectors, other.with_vectors, _SIGNIFICANT_FOR_REPLACING)
-
-    def equals(self, other: Verdict) -> bool:
-        """Return whether the model of this verdict is as good as the model of another verdict.
-
-        Both models must make searches better than BM25 alone, and the other model must not be better than this model
-        at the significance level for replacing a model.
+        The model must improve the ranking of BM25. If the other model improves it too, the nDCG@10 of this model must
+        be higher, with a p-value below 0.5.
 
         Args:
-            other: The verdict on the other model, by the same :class:`Gate`.
+            other: The result of the other model. The same :class:`Gate` must have tested both models, because the
+                values of each test document are compared.
         """
-        if not (self.helps and other.helps):
+        if not (self.improves_ranking and other.improves_ranking):
+            return self.improves_ranking
+        return is_significantly_larger(self.ndcg_with_vectors, other.ndcg_with_vectors, _SIGNIFICANT_FOR_REPLACING)
+
+    def is_no_worse_than(self, other: GateResult) -> bool:
+        """Return whether this result's model ranks about as well as another tested model, or better.
+
+        Both models must improve the ranking of BM25. The nDCG@10 of the other model must not be higher with a p-value
+        below 0.5, as in :meth:`should_replace`.
+
+        Args:
+            other: The result of the other model, from the same :class:`Gate`.
+        """
+        if not (self.improves_ranking and other.improves_ranking):
             return False
-        return not is_better(other.with_vectors, self.with_vectors, _SIGNIFICANT_FOR_REPLACING)
+        return not is_significantly_larger(other.ndcg_with_vectors, self.ndcg_with_vectors, _SIGNIFICANT_FOR_REPLACING)
 
 
-def is_better(values: Numbers, baseline: Numbers, significant: float = SIGNIFICANT) -> bool:
-    """Return whether values are significantly larger on average than the values of a baseline.
+def is_significantly_larger(values: Numbers, baseline: Numbers, significant: float = SIGNIFICANT) -> bool:
+    """Return whether the mean of some values is significantly larger than the mean of a baseline's values.
 
     Args:
-        values: The values to test, for each of n queries or documents, shape (n,).
+        values: A value, such as nDCG@10, for each of n queries or documents, shape (n,).
         baseline: The values of the baseline for the same queries or documents, shape (n,).
         significant: The significance level of the two-sided paired randomisation test.
     """
@@ -138,7 +139,7 @@ class _Probe:
 
 
 class Gate:
-    """A test of whether a model's vectors improve the ranking. It needs no relevance judgements.
+    """A test of whether a model's vectors improve searches by BM25. It needs no relevance judgements.
 
     The gate draws words of a test document as a query, removes them from the document, and measures the rank of the
     reduced document in a search for the query. BM25 cannot match words that were removed, so a better rank shows what
@@ -146,13 +147,13 @@ class Gate:
 
     Args:
         documents: The words of each document.
-        judges: The positions of the test documents, from which queries are drawn.
+        test_documents: The positions of the documents from which queries are drawn.
         seed: The seed of the queries.
         rounds: The number of queries to draw from each test document.
     """
 
     def __init__(
-        self, documents: Sequence[Sequence[str]], judges: Sequence[int], seed: int = 0, rounds: int = _ROUNDS
+        self, documents: Sequence[Sequence[str]], test_documents: Sequence[int], seed: int = 0, rounds: int = _ROUNDS
     ) -> None:
         rng = np.random.default_rng(seed)
         # The embedded engine's analyser needs no further package.
@@ -164,7 +165,7 @@ class Gate:
         # For each round, the query for each document, by the position of the document.
         self._rounds: list[dict[int, _Probe]] = []
         for _ in range(rounds):
-            probes = {row: _probe(documents[row], idf, rng) for row in judges}
+            probes = {row: _probe(documents[row], idf, rng) for row in test_documents}
             self._rounds.append({row: probe for row, probe in probes.items() if probe is not None})
 
     @property
@@ -176,10 +177,11 @@ class Gate:
         """
         return [probe.reduced for probes in self._rounds for probe in probes.values()]
 
-    def judge(self, model: Model, vectors: Floats | None = None, reduced_vectors: Floats | None = None) -> Verdict:
-        """Measure whether ranking by BM25 and a model's vectors is better than ranking by BM25 alone.
+    def judge(self, model: Model, vectors: Floats | None = None, reduced_vectors: Floats | None = None) -> GateResult:
+        """Test whether a model's vectors improve searches by BM25, and choose the weight of the vectors.
 
-        Several weights of the vectors relative to BM25 are tried, and the best weight is compared with BM25 alone.
+        The test documents are searched with several weights of the vectors. The nDCG@10 with the best weight is
+        compared with the nDCG@10 of BM25 alone.
 
         Args:
             model: The model that encodes the queries.
@@ -189,7 +191,8 @@ class Gate:
                 with ``model``.
 
         Returns:
-            The verdict. Its weight is 0 if the best weight is not significantly better than BM25 alone.
+            The best weight, the nDCG@10 with and without the vectors, and the p-value. The weight is 0 if the
+            vectors do not improve the ranking significantly.
         """
         vectors = model.encode(self._texts) if vectors is None else vectors
         reduced_vectors = model.encode(self.reduced_texts) if reduced_vectors is None else reduced_vectors
@@ -201,14 +204,14 @@ class Gate:
                 measured.setdefault(row, []).append(values)
             reduced_vectors = reduced_vectors[len(probes) :]
         if not measured:
-            return Verdict(alpha=0.0, with_vectors=np.zeros(1), text_only=np.zeros(1), p=1.0)
+            return GateResult(alpha=0.0, ndcg_with_vectors=np.zeros(1), ndcg_bm25=np.zeros(1), p=1.0)
         # The queries for a document are not independent, so the test uses a single value for each document.
         values = np.array([np.mean(rounds, axis=0) for rounds in measured.values()])
         best = 1 + int(np.argmax(values[:, 1:].mean(axis=0)))
         p = paired_randomization(values[:, best], values[:, 0], np.random.default_rng(0))
-        helps = values[:, best].mean() > values[:, 0].mean() and p < SIGNIFICANT
-        return Verdict(
-            alpha=alphas[best - 1] if helps else 0.0, with_vectors=values[:, best], text_only=values[:, 0], p=p
+        improves = values[:, best].mean() > values[:, 0].mean() and p < SIGNIFICANT
+        return GateResult(
+            alpha=alphas[best - 1] if improves else 0.0, ndcg_with_vectors=values[:, best], ndcg_bm25=values[:, 0], p=p
         )
 
     def _measure_round(
@@ -250,7 +253,7 @@ class Gate:
 
 
 def _ndcg(model: Model, scores: Floats, row: int, query: Floats, vectors: Floats, alphas: Sequence[float]) -> Numbers:
-    """Return nDCG@10 of a query with a single relevant document: by BM25 alone, and with each weight of the vectors.
+    """Measure the nDCG@10 of a query with one relevant document, by BM25 alone and with several weights of vectors.
 
     Args:
         model: The model that computes similarities.

@@ -21,7 +21,7 @@ from resift.errors import BadInput
 from resift.text import tokenize
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
-from resift_lab.training.adam import Adam, remaining_rate
+from resift_lab.training.adam import Adam, rate_factor
 from resift_lab.training.late_interaction_gradient import Gradient, Parameters
 from resift_lab.training.options import LateInteractionOptions
 from resift_lab.training.progress import Progress
@@ -31,7 +31,7 @@ _MAX_THRESHOLD = 0.9
 _MAX_LENGTH = 10
 
 
-class Trainer:
+class RerankerTrainer:
     """A training run of a late-interaction reranker on judged queries.
 
     Args:
@@ -76,7 +76,7 @@ class Trainer:
         self._step, self._steps = 0, options.epochs * -(-len(queries) // self._batch)
 
     def _parameters(self) -> Parameters:
-        """Copy the parameters of the initial reranker into trainable arrays.
+        """Copy the word vectors, weights and scoring parameters of the initial reranker into trainable arrays.
 
         Each frequent query word has a shift, a vector that is added to its word vector in queries. A shift starts at
         zero if the initial reranker has no shift for the word.
@@ -104,14 +104,14 @@ class Trainer:
         """
         count, epochs = len(self.queries), self.options.epochs
         for epoch in range(epochs):
-            for done in self.epoch(epoch):
+            for done in self.train_epoch(epoch):
                 if progress:
                     progress(epoch * count + done, epochs * count)
             if after_epoch:
                 after_epoch(self.export())
         return self.export()
 
-    def epoch(self, number: int) -> Iterator[int]:
+    def train_epoch(self, number: int) -> Iterator[int]:
         """Train on all queries once, in a random order that depends only on the seed and the epoch.
 
         Args:
@@ -152,14 +152,14 @@ class Trainer:
             queries: The number of queries in the batch. The summed gradient is divided by this number.
         """
         parameters, gradient, scale = self.parameters, self.gradient, np.float32(1 / queries)
-        remaining = remaining_rate(self._step, self._steps)
+        remaining = rate_factor(self._step, self._steps)
         self._step += 1
 
         def update(name: str, rows: NDArray[np.int64], by_row: NDArray[np.float32]) -> None:
             self._adams[name].update(rows, by_row * scale, self._step, remaining)
 
         touched, words = np.flatnonzero(gradient.touched), np.flatnonzero(gradient.query_words)
-        update("rows", touched, _along_the_sphere(gradient.rows[touched], parameters.rows[touched]))
+        update("rows", touched, _tangent_gradient(gradient.rows[touched], parameters.rows[touched]))
         parameters.rows[touched] = unit_rows(parameters.rows[touched])
         update("log_weights", words, gradient.log_weights[words])
         shifts = parameters.shift_of[words]
@@ -234,7 +234,7 @@ def _frequent_words(queries: Sequence[NDArray[np.int64]], count: int) -> NDArray
     return np.array(sorted(word for word, number in queries_with.items() if number >= count), np.int64)
 
 
-def _along_the_sphere(gradient: NDArray[np.float32], rows: NDArray[np.float32]) -> NDArray[np.float32]:
+def _tangent_gradient(gradient: NDArray[np.float32], rows: NDArray[np.float32]) -> NDArray[np.float32]:
     """Project the gradient of unit vectors onto the tangent space of the unit sphere.
 
     Args:

@@ -153,7 +153,7 @@ class Gradient:
             return
         pairs = _WordPairs(parameters, documents, words, [span for span in spans if len(span)])
         lengths = documents.lengths[chosen[has_words]] / np.float32(mean_length)
-        by_pair = pairs.spread(self._add_by_match(parameters, words, pairs.best, lengths))
+        by_pair = pairs.similarity_gradient(self._add_scoring_gradient(parameters, words, pairs.best, lengths))
         by_query_row = by_pair.T @ pairs.document_rows
         self.rows[pairs.ids[pairs.known]] += (by_pair @ pairs.query_rows)[pairs.known]
         self.rows[words] += by_query_row
@@ -162,7 +162,7 @@ class Gradient:
         shift_rows = parameters.shift_of[words]
         self.shifts[shift_rows[shift_rows >= 0]] += by_query_row[shift_rows >= 0]
 
-    def _add_by_match(
+    def _add_scoring_gradient(
         self, parameters: Parameters, words: NDArray[np.int64], best: Floats, lengths: Floats
     ) -> NDArray[np.float32]:
         """Add the gradient of a query's loss with respect to the scoring parameters and the word weights.
@@ -229,7 +229,7 @@ class _WordPairs:
         starts = np.concatenate([[0], np.cumsum(self._sizes)[:-1]])
         self.best = np.maximum.reduceat(self._similarities, starts, axis=1)
 
-    def spread(self, by_best: NDArray[np.float32]) -> Floats:
+    def similarity_gradient(self, by_best: NDArray[np.float32]) -> Floats:
         """Convert the gradient with respect to :attr:`best` to a gradient with respect to all similarities.
 
         The query has m words, and the n documents have u distinct words.

@@ -32,9 +32,9 @@ from resift_lab.evaluation.metrics import ndcg_at
 from resift_lab.evaluation.protocol import Run, run_rankings, run_retrieval
 from resift_lab.evaluation.served import Hits, Served
 from resift_lab.fingerprints import joined_fingerprints
-from resift_lab.training.gate import is_better
+from resift_lab.training.gate import is_significantly_larger
 from resift_lab.training.judged_queries import bm25_candidates, evenly_spaced, relevant_documents
-from resift_lab.training.late_interaction import Trainer
+from resift_lab.training.late_interaction import RerankerTrainer
 from resift_lab.training.options import LateInteractionOptions
 from resift_lab.training.progress import Progress, StepCounter
 
@@ -88,24 +88,24 @@ def train_reranker(
         BadInput: If there are too few documents for the number of negatives, or no training query can be used.
     """
     collection, split = data.collection, data.split
-    options = _adjusted(options, collection, len(split.train))
+    options = _adjusted_options(options, collection, len(split.train))
     final = np.concatenate([split.train, split.validation, *([split.test] if data.train_on_all else [])])
     steps = StepCounter(progress, options.epochs * (len(split.train) + len(final)))
-    training = _Training(collection, table, options, candidates, steps)
+    training = _RerankerTraining(collection, table, options, candidates, steps)
     training.require_learnable(split.train)
-    validation = _Validation(training.hits(evenly_spaced(split.validation, _MAX_VALIDATION), served))
+    validation = _Validation(training.search(evenly_spaced(split.validation, _MAX_VALIDATION), served))
     validation.measure(training.start)
     training.fit(split.train, options.epochs, validation.measure)
-    epochs = int(np.argmax(validation.quality))
+    epochs = int(np.argmax(validation.mean_ndcgs))
     untrained, trained = _with_weight(*validation.first), _with_weight(*validation.best)
     test = split.test if len(split.test) else split.validation
     report = {
-        **_comparison(training.hits(evenly_spaced(test, _MAX_TEST), served), untrained, trained),
+        **_compare_rankings(training.search(evenly_spaced(test, _MAX_TEST), served), untrained, trained),
         "queries": {part: len(queries) for part, queries in asdict(split).items()},
         "unlearnable": int((~training.is_learnable[final]).sum()),
         "judged_on": "test" if len(split.test) else "validation",
         "epochs": epochs,
-        "validation": validation.quality,
+        "validation": validation.mean_ndcgs,
         "options": asdict(options),
     }
     model = trained if report["kept"] == "trained" else untrained
@@ -116,8 +116,8 @@ def train_reranker(
     return model, report
 
 
-def _adjusted(options: LateInteractionOptions, collection: Collection, queries: int) -> LateInteractionOptions:
-    """Adjust the settings of a training run to the size of the collection.
+def _adjusted_options(options: LateInteractionOptions, collection: Collection, queries: int) -> LateInteractionOptions:
+    """Return the settings of a training run, adjusted to the size of the collection.
 
     The pool of candidates is limited to fewer documents than the collection has. If there are few queries, the number
     of epochs is increased.
@@ -143,7 +143,7 @@ def _adjusted(options: LateInteractionOptions, collection: Collection, queries: 
     return replace(options, pool=min(options.pool, documents - 1), epochs=options.epochs_for(queries))
 
 
-class _Training:
+class _RerankerTraining:
     """Trains rerankers on different parts of a collection's queries, always from the same untrained reranker.
 
     Args:
@@ -187,14 +187,14 @@ class _Training:
                 expected="more documents, or judgements of irrelevant documents",
             )
 
-    def hits(self, queries: Positions, served: Served) -> _Hits:
+    def search(self, queries: Positions, served: Served) -> _HitsToRerank:
         """Search for some of the collection's queries without a reranker, and return their hits.
 
         Args:
             queries: The positions of the queries.
             served: A function that takes the text of a query and returns its hits.
         """
-        return _Hits(with_queries(self.collection, queries.tolist()), self.documents, served)
+        return _HitsToRerank(with_queries(self.collection, queries.tolist()), self.documents, served)
 
     def fit(
         self, queries: Positions, epochs: int, after_epoch: Callable[[LateInteraction], None] | None = None
@@ -207,7 +207,7 @@ class _Training:
             after_epoch: A function that is called with the current reranker after each epoch.
         """
         queries = queries[self.is_learnable[queries]]
-        trainer = Trainer(
+        trainer = RerankerTrainer(
             self.start,
             self.documents,
             [self.collection.queries[query] for query in queries],
@@ -218,7 +218,7 @@ class _Training:
         return trainer.fit(after_epoch, self.steps.stage())
 
 
-class _Hits:
+class _HitsToRerank:
     """The hits of queries before reranking, with the texts of the hits that a reranker may reorder.
 
     Args:
@@ -232,7 +232,7 @@ class _Hits:
         self.results = [served(query) for query in collection.queries]
         self._texts = [select_documents(documents, hits.window_positions) for hits in self.results]
 
-    def trusted_scores(self, model: LateInteraction) -> list[Floats]:
+    def discounted_scores(self, model: LateInteraction) -> list[Floats]:
         """Score the top-ranked hits of each query with a reranker.
 
         Scores are reduced for queries with words that the reranker does not know.
@@ -244,9 +244,9 @@ class _Hits:
             For each query, the scores of the w hits in the rescore window, shape (w,).
         """
         pairs = zip(self.collection.queries, self._texts, strict=True)
-        return [model.trusted_scores(query, texts) for query, texts in pairs]
+        return [model.discounted_scores(query, texts) for query, texts in pairs]
 
-    def run(self, model: LateInteraction | None) -> Run:
+    def evaluate(self, model: LateInteraction | None) -> Run:
         """Evaluate the ranking of the hits of all queries against the relevance judgements.
 
         Args:
@@ -257,7 +257,7 @@ class _Hits:
         """
         if model is None:
             return run_rankings([hits.positions for hits in self.results], self.collection, 0)
-        pairs = zip(self.results, self.trusted_scores(model), strict=True)
+        pairs = zip(self.results, self.discounted_scores(model), strict=True)
         rankings = [hits.reranked(score_factors(scores, model.alpha)) for hits, scores in pairs]
         return run_rankings(rankings, self.collection, model.table.dim)
 
@@ -271,7 +271,7 @@ class _Validation:
     Only two of the measured rerankers are retained, because each has its own copy of all word vectors.
 
     Attributes:
-        quality: The mean nDCG@10 of each measured reranker, at its chosen weight, in the order of the measurements.
+        mean_ndcgs: The mean nDCG@10 of each measured reranker, at its chosen weight, in the order of the measurements.
         first: The first measured reranker and its chosen weight.
         best: The measured reranker with the largest mean nDCG@10, and its chosen weight.
     """
@@ -279,25 +279,25 @@ class _Validation:
     first: tuple[LateInteraction, float]
     best: tuple[LateInteraction, float]
 
-    def __init__(self, hits: _Hits) -> None:
+    def __init__(self, hits: _HitsToRerank) -> None:
         self.hits = hits
-        self.quality: list[float] = []
+        self.mean_ndcgs: list[float] = []
 
     def measure(self, model: LateInteraction) -> None:
-        """Choose the weight of a reranker's scores, and append the mean nDCG@10 with this weight to :attr:`quality`.
+        """Choose the weight of a reranker's scores, and append the mean nDCG@10 with this weight to :attr:`mean_ndcgs`.
 
         Args:
             model: The reranker to measure.
         """
-        queries = zip(self.hits.results, self.hits.collection.grades, self.hits.trusted_scores(model), strict=True)
+        queries = zip(self.hits.results, self.hits.collection.grades, self.hits.discounted_scores(model), strict=True)
         values = np.array([_ndcg_by_weight(hits, grades, scores) for hits, grades, scores in queries]).T
         row = smallest_good_alpha(values)
         mean = float(values[row].mean())
-        if not self.quality:
+        if not self.mean_ndcgs:
             self.first = (model, ALPHAS[row])
-        if not self.quality or mean > max(self.quality):
+        if not self.mean_ndcgs or mean > max(self.mean_ndcgs):
             self.best = (model, ALPHAS[row])
-        self.quality.append(mean)
+        self.mean_ndcgs.append(mean)
 
 
 def _ndcg_by_weight(hits: Hits, grades: Mapping[int, float], scores: Floats) -> list[float]:
@@ -336,8 +336,8 @@ def smallest_good_alpha(values: NDArray[np.float64]) -> int:
     return int(np.flatnonzero(loss.mean(axis=1) <= error)[0])
 
 
-def _comparison(hits: _Hits, untrained: LateInteraction, trained: LateInteraction) -> dict[str, Any]:
-    """Compare four rankings of the evaluation queries.
+def _compare_rankings(hits: _HitsToRerank, untrained: LateInteraction, trained: LateInteraction) -> dict[str, Any]:
+    """Measure four rankings of each evaluation query, and compare them.
 
     The rankings are BM25 alone ("bm25"), the search without a reranker ("vectors"), and the search with the untrained
     and the trained reranker ("untrained" and "trained").
@@ -358,9 +358,9 @@ def _comparison(hits: _Hits, untrained: LateInteraction, trained: LateInteractio
     """
     runs = {
         "bm25": run_retrieval(BM25(), hits.collection),
-        "vectors": hits.run(None),
-        "untrained": hits.run(untrained),
-        "trained": hits.run(trained),
+        "vectors": hits.evaluate(None),
+        "untrained": hits.evaluate(untrained),
+        "trained": hits.evaluate(trained),
     }
     systems = {name: {measure: run.means()[measure] for measure in MEASURES} for name, run in runs.items()}
     quality = {name: means[CHOSEN_BY] for name, means in systems.items()}
@@ -370,7 +370,7 @@ def _comparison(hits: _Hits, untrained: LateInteraction, trained: LateInteractio
         "judges": len(hits.collection.queries),
         "systems": systems,
         "kept": best,
-        "better": is_better(runs[best].values[CHOSEN_BY], runs["vectors"].values[CHOSEN_BY]),
+        "better": is_significantly_larger(runs[best].values[CHOSEN_BY], runs["vectors"].values[CHOSEN_BY]),
         "p": {name: {measure: values[measure] for measure in MEASURES} for name, values in p.items()},
     }
 

@@ -26,7 +26,7 @@ _MIN_STEPS = 150
 _MAX_EPOCHS = 20
 
 
-def at_least(minimum: int, settings: object, *names: str) -> None:
+def check_minimum(minimum: int, settings: object, *names: str) -> None:
     """Check that numeric settings of a training are finite and not below a minimum. None is accepted.
 
     Args:
@@ -100,8 +100,8 @@ class ClusterOptions:
         if self.fuzziness is None:
             untied = 0.01 if self.entropy == "euclidean" else 0.05
             object.__setattr__(self, "fuzziness", 0.1 if self.tied else untied)
-        at_least(1, self, "codewords", "epochs", "batch", "patience")
-        at_least(0, self, "seed")
+        check_minimum(1, self, "codewords", "epochs", "batch", "patience")
+        check_minimum(0, self, "seed")
         for name in ("sigma", "fuzziness", "rate"):
             value = getattr(self, name)
             if not 0 < value < math.inf:
@@ -132,7 +132,7 @@ class RoBoewOptions(ClusterOptions):
         if self.published:
             object.__setattr__(self, "tied", False)
         super().__post_init__()
-        at_least(1, self, "min_count")
+        check_minimum(1, self, "min_count")
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class RnBofOptions(RoBoewOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least(1, self, "size", "segments")
+        check_minimum(1, self, "size", "segments")
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class BagOptions(ClusterOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least(1, self, "size", "sample")
+        check_minimum(1, self, "size", "sample")
 
 
 @dataclass(frozen=True)
@@ -202,8 +202,8 @@ class ClassOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        at_least(2, self, "folds")
-        at_least(0, self, "seed")
+        check_minimum(2, self, "folds")
+        check_minimum(0, self, "seed")
 
 
 @dataclass(frozen=True)
@@ -256,12 +256,12 @@ class AdaptOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        at_least(1, self, "epochs", "most_epochs", "spectral", "min_count", "dim", "codewords")
+        check_minimum(1, self, "epochs", "most_epochs", "spectral", "min_count", "dim", "codewords")
         if self.mixed and self.codewords is not None:
             raise BadInput("codewords and mixed are both set", value=self.codewords, expected="either of them")
-        at_least(2, self, "batch")
-        at_least(0, self, "min_steps", "rate", "weight_rate", "seed")
-        at_least(MIN_DOCUMENTS, self, "limit")
+        check_minimum(2, self, "batch")
+        check_minimum(0, self, "min_steps", "rate", "weight_rate", "seed")
+        check_minimum(MIN_DOCUMENTS, self, "limit")
         if not 0 < self.temperature < math.inf:
             raise BadInput(f"temperature is {self.temperature}", value=self.temperature, expected="more than 0")
         _check_held_out(self.held_out)
@@ -319,8 +319,8 @@ class LateInteractionOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        at_least(1, self, "epochs", "batch", "negatives", "pool", "frequent")
-        at_least(0, self, "rate", "weight_rate", "shift_rate", "seed")
+        check_minimum(1, self, "epochs", "batch", "negatives", "pool", "frequent")
+        check_minimum(0, self, "rate", "weight_rate", "shift_rate", "seed")
         if self.negatives > self.pool:
             raise BadInput(
                 f"{self.negatives} negatives cannot be drawn from {self.pool} candidates",
@@ -390,9 +390,9 @@ class QueryOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        at_least(100, self, "texts")
-        at_least(1, self, "epochs", "most_epochs", "batch", "min_count", "limit")
-        at_least(0, self, "min_steps", "rate", "weight_rate", "seed")
+        check_minimum(100, self, "texts")
+        check_minimum(1, self, "epochs", "most_epochs", "batch", "min_count", "limit")
+        check_minimum(0, self, "min_steps", "rate", "weight_rate", "seed")
         _check_held_out(self.held_out)
 
     def epochs_for(self, texts: int) -> int:
@@ -456,9 +456,9 @@ class EmBoostOptions:
         if self.negatives not in NEGATIVES:
             expected = " | ".join(NEGATIVES)
             raise BadInput(f"unknown negatives {self.negatives!r}", value=self.negatives, expected=expected)
-        at_least(1, self, "layers", "epochs")
-        at_least(2, self, "batch")
-        at_least(0, self, "rate", "scale", "seed")
+        check_minimum(1, self, "layers", "epochs")
+        check_minimum(2, self, "batch")
+        check_minimum(0, self, "rate", "scale", "seed")
 
     @property
     def batch_size(self) -> int:
@@ -524,8 +524,8 @@ class Word2DocOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        at_least(1, self, "hidden", "epochs", "batch", "negatives", "rounds")
-        at_least(0, self, "rate")
+        check_minimum(1, self, "hidden", "epochs", "batch", "negatives", "rounds")
+        check_minimum(0, self, "rate")
         if self.keywords < 3:
             raise BadInput(
                 f"keywords is {self.keywords}", value=self.keywords, expected="3 or more, because two are held out"

@@ -39,7 +39,7 @@ from resift.errors import BadInput
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 from resift_lab.corpus import count_documents, document_frequency, sparse_counts
-from resift_lab.training.adam import Adam, remaining_rate
+from resift_lab.training.adam import Adam, rate_factor
 from resift_lab.training.contrastive import info_nce_gradients
 from resift_lab.training.distill import CHUNK, DistillOptions, round_rows
 from resift_lab.training.documents import used_columns
@@ -47,7 +47,7 @@ from resift_lab.training.fitting import cosine_gradients
 from resift_lab.training.progress import Progress, StepCounter
 from resift_lab.training.refine import procrustes_map
 from resift_lab.training.transformer import Transformer
-from resift_lab.training.unseen import LinearMap
+from resift_lab.training.unseen import UnseenWords
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -171,7 +171,7 @@ def _text_vectors(vectors: WordVectors, counts: csr_matrix) -> Floats:
     return unit_rows(counts @ (vectors.rows() * vectors.weights[:, None]))
 
 
-def _passages(vectors: WordVectors, sources: Sequence[Sequence[Pair]], options: PairOptions) -> list[str]:
+def _draw_passages(vectors: WordVectors, sources: Sequence[Sequence[Pair]], options: PairOptions) -> list[str]:
     """Draw queries and the beginnings of documents that have a word in the table.
 
     Args:
@@ -208,7 +208,9 @@ def read_pairs(path: str | Path) -> list[Pair]:
     opener = gzip.open if str(path).endswith(".gz") else open
     try:
         with opener(path, "rt", encoding="utf-8", newline="\n") as handle:
-            pairs = [_pair(line, f"line {number} of {path}") for number, line in enumerate(handle, 1) if line.strip()]
+            pairs = [
+                _parse_pair(line, f"line {number} of {path}") for number, line in enumerate(handle, 1) if line.strip()
+            ]
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise BadInput(f"{path} cannot be read: {error}", value=str(path), expected="JSON lines in UTF-8") from error
     if not pairs:
@@ -216,8 +218,8 @@ def read_pairs(path: str | Path) -> list[Pair]:
     return pairs
 
 
-def _pair(line: str, place: str) -> Pair:
-    """Parse a line of a file of pairs.
+def _parse_pair(line: str, place: str) -> Pair:
+    """Parse a line of a file of pairs, a JSON object with a query and its document.
 
     Args:
         line: The line.
@@ -282,23 +284,23 @@ def train_on_pairs(
         )
     rows = vectors.rows()
     start = WordVectors(vectors.words, rows / np.sqrt((rows**2).sum(axis=1).mean()), vectors.weights)
-    targets: list[_Targets] = []
+    targets: list[_TextTargets] = []
     if options.sentence_weight:
-        targets.append(_Targets.from_sentences(start, sentences, options.sentence_weight))
+        targets.append(_TextTargets.from_sentences(start, sentences, options.sentence_weight))
     if teacher is not None and options.passage_weight:
-        texts = _passages(start, sources, options)
+        texts = _draw_passages(start, sources, options)
         steps.total = 2 * (steps.done + len(texts))  # an estimate, because the training steps are counted below
         encoded = teacher.encode(texts, _TEACHER_BATCH, _TEACHER_CHUNK, steps.stage())
         if texts:
-            targets.append(_Targets.from_passages(start, texts, encoded, options.passage_weight))
+            targets.append(_TextTargets.from_passages(start, texts, encoded, options.passage_weight))
     seeds = range(options.seed, options.seed + options.runs)
-    trainings = [_Training(start, counted_sources, targets, options, seed) for seed in seeds]
+    trainings = [_PairTraining(start, counted_sources, targets, options, seed) for seed in seeds]
     steps.total = steps.done + sum(len(training.plan) for training in trainings)
     runs = [training.fit(steps.advance) for training in trainings]
     matrices = [side for source in counted_sources for side in (source.queries, source.documents)]
     matrices += [target.counts for target in targets]
     frequency = np.sum([document_frequency(counts) for counts in matrices], axis=0)
-    rows = _with_unseen(start, unit_rows(np.mean([rows for rows, _ in runs], axis=0)), frequency)
+    rows = _move_untrained_words(start, unit_rows(np.mean([rows for rows, _ in runs], axis=0)), frequency)
     weights = np.exp(np.mean([log_weights for _, log_weights in runs], axis=0)).astype(np.float32)
     info = {
         **vectors.info,
@@ -343,8 +345,8 @@ def _with_new_words(
     encoded = teacher.encode([*mapped, *words], DistillOptions.batch, CHUNK, steps.stage())
     rows = unit_rows(vectors.rows())
     mapped_rows = rows[[vectors.index[word] for word in mapped]]
-    linear_map = LinearMap(WordVectors([*mapped, *words], encoded), mapped, mapped_rows, np.ones(len(mapped)))
-    new_rows = unit_rows(linear_map.rows(np.arange(len(mapped), len(encoded))))
+    linear_map = UnseenWords(WordVectors([*mapped, *words], encoded), mapped, mapped_rows, np.ones(len(mapped)))
+    new_rows = unit_rows(linear_map.predict(np.arange(len(mapped), len(encoded))))
     new_weights = np.full(len(words), np.median(vectors.weights), np.float32)
     return WordVectors(
         [*vectors.words, *words],
@@ -382,11 +384,11 @@ def _new_words(vectors: WordVectors, sources: Sequence[Sequence[Pair]], options:
 
 
 @dataclass(frozen=True)
-class _Targets:
-    """n texts, and the vectors that the weighted sums of their words should be close to.
+class _TextTargets:
+    """Texts with target vectors. Training keeps the weighted sum of a text's word vectors close to its target.
 
     Attributes:
-        counts: The frequency of each of V words in each text, shape (n, V).
+        counts: The frequency of each of V words in each of n texts, shape (n, V).
         units: The target of each text, a unit vector of D dimensions, shape (n, D).
         weight: The weight of this term of the loss.
     """
@@ -396,8 +398,10 @@ class _Targets:
     weight: float
 
     @classmethod
-    def from_sentences(cls, vectors: WordVectors, texts: Sequence[str], weight: float) -> _Targets:
-        """Return sentences that should keep their vectors. Sentences without known words are left out.
+    def from_sentences(cls, vectors: WordVectors, texts: Sequence[str], weight: float) -> _TextTargets:
+        """Create targets that keep sentences at their vectors before the training.
+
+        Sentences without known words are left out.
 
         Args:
             vectors: The table before the training.
@@ -418,8 +422,10 @@ class _Targets:
         return cls(counts, _text_vectors(vectors, counts), weight)
 
     @classmethod
-    def from_passages(cls, vectors: WordVectors, texts: Sequence[str], encoded: Floats, weight: float) -> _Targets:
-        """Return passages that should imitate a teacher's vectors, which are rotated into the space of the table.
+    def from_passages(cls, vectors: WordVectors, texts: Sequence[str], encoded: Floats, weight: float) -> _TextTargets:
+        """Create targets that move passages towards the vectors of a teacher, a larger model.
+
+        The teacher's vectors are rotated into the space of the word vectors.
 
         Args:
             vectors: The table before the training.
@@ -446,11 +452,11 @@ class _Targets:
             order = order[size:]
 
 
-class _Training:
-    """A single training run.
+class _PairTraining:
+    """A training run of word vectors on pairs of a query and its document. Several runs are averaged afterwards.
 
     Args:
-        start: The table before the training.
+        start: The table of word vectors before the training.
         sources: The pairs of each source.
         targets: The sentences and passages with the vectors that they should have.
         options: The settings of the training.
@@ -465,15 +471,15 @@ class _Training:
         self,
         start: WordVectors,
         sources: Sequence[CountedPairs],
-        targets: Sequence[_Targets],
+        targets: Sequence[_TextTargets],
         options: PairOptions,
         seed: int,
     ) -> None:
         self.start, self.sources, self.targets, self.options = start, sources, targets, options
         self.rng = np.random.default_rng(seed)
-        self.plan = [batch for _ in range(options.epochs) for batch in self._pass()]
+        self.plan = [batch for _ in range(options.epochs) for batch in self._shuffled_batches()]
 
-    def _pass(self) -> list[tuple[int, NDArray[np.int64]]]:
+    def _shuffled_batches(self) -> list[tuple[int, NDArray[np.int64]]]:
         """Return the batches of a pass over the sources, in random order."""
         batches: list[tuple[int, NDArray[np.int64]]] = []
         for number, source in enumerate(self.sources):
@@ -483,7 +489,7 @@ class _Training:
         return [batches[position] for position in self.rng.permutation(len(batches))]
 
     def fit(self, advance: Callable[[int], None]) -> tuple[Floats, Floats]:
-        """Train word vectors and weights.
+        """Train the word vectors and weights on all batches of ``plan``.
 
         Args:
             advance: A function that is called with 1 after each step.
@@ -513,17 +519,17 @@ class _Training:
                 by_row = by_row + np.float32(target.weight) * target_by_row
                 by_log = by_log + np.float32(target.weight) * target_by_log
                 start = end
-            remaining = remaining_rate(step, len(self.plan))
+            remaining = rate_factor(step, len(self.plan))
             row_adam.update(words, by_row, step + 1, remaining)
             weight_adam.update(words, by_log, step + 1, remaining)
             advance(1)
         return table, log_weights
 
 
-def _with_unseen(start: WordVectors, rows: Floats, frequency: NDArray[np.float64]) -> Floats:
-    """Move the vectors of words that were not trained in the same way as the trained vectors.
+def _move_untrained_words(start: WordVectors, rows: Floats, frequency: NDArray[np.float64]) -> Floats:
+    """Apply the change that training made to the trained word vectors to the words that were not trained.
 
-    A linear map from the vectors before the training to the vectors after the training is fitted on the trained words.
+    The change is a linear map from the vectors before to the vectors after the training, fitted on the trained words.
 
     Args:
         start: The table before the training.
@@ -535,7 +541,7 @@ def _with_unseen(start: WordVectors, rows: Floats, frequency: NDArray[np.float64
     """
     is_trained = frequency > 0
     trained, unseen = np.flatnonzero(is_trained), np.flatnonzero(~is_trained)
-    linear_map = LinearMap(start, [start.words[row] for row in trained], rows[trained], frequency[trained])
+    linear_map = UnseenWords(start, [start.words[row] for row in trained], rows[trained], frequency[trained])
     moved = np.array(rows, np.float32)
-    moved[unseen] = unit_rows(linear_map.rows(unseen))
+    moved[unseen] = unit_rows(linear_map.predict(unseen))
     return moved

@@ -37,18 +37,18 @@ from resift.vectors.weights import alpha_from_beta, beta_from_alpha
 from resift_lab.evaluation.significance import paired_randomization
 from resift_lab.training.documents import Documents, word_counts
 from resift_lab.training.fitting import FitOptions, fit_rows
-from resift_lab.training.gate import MIN_JUDGES, SIGNIFICANT, Gate
+from resift_lab.training.gate import MIN_TEST_DOCUMENTS, SIGNIFICANT, Gate
 from resift_lab.training.options import MIN_DOCUMENTS, QueryOptions
 from resift_lab.training.progress import Progress, StepCounter
 from resift_lab.training.self_supervised import reciprocal_ranks
 from resift_lab.training.teachers import Teacher
-from resift_lab.training.unseen import LinearMap
+from resift_lab.training.unseen import UnseenWords
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 # The weights QUERY_ALPHA and QUERY_MAX_ALPHA were chosen for a model whose cosines have the standard deviation SPREAD.
-# Smaller standard deviations than _MIN_SPREAD are raised to it (see set_weights).
+# Smaller standard deviations than _MIN_SPREAD are raised to it (see set_similarity_weights).
 SPREAD = 0.1
 _MIN_SPREAD = 1e-3
 # The constant a of SIF weights.
@@ -59,14 +59,14 @@ _MAX_WORDS = 40
 # Share of the teacher's texts that are single words.
 _SHARE_OF_WORDS = 1 / 3
 # Maximum number of held-out documents, and the number of passages drawn from each.
-_MAX_JUDGES = 1000
-_PASSAGES_PER_JUDGE = 6
+_MAX_HELD_OUT = 1000
+_PASSAGES_PER_HELD_OUT = 6
 # Number of documents that are encoded again, to check that their vectors were computed by the teacher.
 _CHECKED = 16
 # Number of candidates whose cosines are used to compute the spread (standard deviation).
 _COMPARED = 2000
 # Sizes of the gate: held-out documents, queries for each, and all documents.
-_GATE_JUDGES = 200
+_GATE_TEST_DOCUMENTS = 200
 _GATE_ROUNDS = 2
 _GATE_DOCUMENTS = 5000
 # Smallest mean distance of unit vectors from their mean. If the distance is smaller, all texts have the same vector up
@@ -103,7 +103,7 @@ class Passage:
 
 
 @dataclass(frozen=True)
-class _HeldOut:
+class _HeldOutQueries:
     """Evaluation queries: passages of n documents that were held out from training.
 
     A search for a passage ranks m candidates. It should return its correct candidate first: the document of the
@@ -172,7 +172,7 @@ def train_queries(
         progress: A function that is called with the number of encoded texts and the total number.
 
     Returns:
-        The trained model. ``model.table.info["taught"]`` contains the evaluation (see :func:`_evaluation`), the weight
+        The trained model. ``model.table.info["taught"]`` contains the evaluation (see :func:`_evaluate`), the weight
         ``alpha`` of the similarity relative to BM25, and ``why``, an explanation of this weight. The weight is chosen
         by :mod:`resift_lab.training.gate`.
 
@@ -210,7 +210,7 @@ class _QueryTraining:
     ) -> None:
         self.teacher, self.vectors, self.field, self.options = teacher, vectors, documents.field, options
         rng = np.random.default_rng(options.seed)
-        chosen = _usable(documents.texts, options, rng)
+        chosen = _select_texts(documents.texts, options, rng)
         texts = [documents.texts[row] for row in chosen]
         self.document_vectors = None
         if documents.vectors is not None:
@@ -219,8 +219,8 @@ class _QueryTraining:
         self.document_count = len(texts)
         self.held_out = rng.permutation(len(texts))[: _held_out_count(len(texts), options)]
         self.words = self.corpus.words[: round(options.texts * _SHARE_OF_WORDS)]
-        self.judge_passages = [
-            draw_passages(texts, self.held_out[[row]], _PASSAGES_PER_JUDGE, rng) for row in range(len(self.held_out))
+        self.held_out_passages = [
+            draw_passages(texts, self.held_out[[row]], _PASSAGES_PER_HELD_OUT, rng) for row in range(len(self.held_out))
         ]
         self.gate = _TeacherGate(texts, self.held_out, self.document_vectors, options)
         reserved = len(self.words) + 2 * len(self.held_out) + len(self.gate.teacher_texts)
@@ -235,21 +235,21 @@ class _QueryTraining:
             significantly worse, a model with the untrained word vectors is returned instead.
         """
         options, steps = self.options, self.steps
-        start = self._start(_distinct_vectors(self.teacher, self.words, steps))
-        judges = [passages for passages in self.judge_passages if len(passages) > 1]
-        held_out = _held_out_queries(judges, self.teacher, self.document_vectors, steps)
+        start = self._initial_vectors(_distinct_vectors(self.teacher, self.words, steps))
+        passages_of = [passages for passages in self.held_out_passages if len(passages) > 1]
+        held_out = _held_out_queries(passages_of, self.teacher, self.document_vectors, steps)
         passage_vectors = _distinct_vectors(self.teacher, [passage.text for passage in self.passages], steps)
         training_texts = _TrainingTexts(self.corpus, self.passages, passage_vectors, self.document_vectors)
         centre = training_texts.centre
-        untrained = self._model(centre, *start)
-        trial = self._model(centre, *training_texts.fit(*start, options, self.held_out))
-        evaluation = _evaluation(held_out, untrained, trial, options)
+        untrained = self._build_model(centre, *start)
+        trial = self._build_model(centre, *training_texts.fit(*start, options, self.held_out))
+        evaluation = _evaluate(held_out, untrained, trial, options)
         if evaluation["worse"]:
-            trial = self._model(centre, *start)
-        set_weights(trial, evaluation["spread"])
+            trial = self._build_model(centre, *start)
+        set_similarity_weights(trial, evaluation["spread"])
         evaluation |= self.gate.judge(trial, self.teacher, steps)
-        model = trial if evaluation["worse"] else self._model(centre, *training_texts.fit(*start, options))
-        set_weights(model, evaluation["spread"])
+        model = trial if evaluation["worse"] else self._build_model(centre, *training_texts.fit(*start, options))
+        set_similarity_weights(model, evaluation["spread"])
         model.alpha = evaluation["alpha"]
         model.table.info["taught"] = {
             "documents": self.document_count,
@@ -261,8 +261,8 @@ class _QueryTraining:
         }
         return model
 
-    def _start(self, word_vectors: Floats) -> tuple[Floats, Floats]:
-        """Compute the initial vectors and weights of the V words of the corpus.
+    def _initial_vectors(self, word_vectors: Floats) -> tuple[Floats, Floats]:
+        """Compute the vectors and weights with which the training of the V words of the corpus starts.
 
         Args:
             word_vectors: The teacher's vectors of the W most frequent words with D dimensions, shape (W, D).
@@ -274,15 +274,15 @@ class _QueryTraining:
         corpus, count = self.corpus, len(word_vectors)
         rows = np.zeros((len(corpus.words), word_vectors.shape[1]), np.float32)
         rows[:count] = _centred(word_vectors)[0]
-        general = LinearMap(self.vectors, corpus.words[:count], rows[:count], corpus.frequency[:count])
+        general = UnseenWords(self.vectors, corpus.words[:count], rows[:count], corpus.frequency[:count])
         further = np.array([self.vectors.index[word] for word in corpus.words[count:]], np.int64)
-        if general.is_known:
-            rows[count:][further >= 0] = general.rows(further[further >= 0])
+        if general.has_known_words:
+            rows[count:][further >= 0] = general.predict(further[further >= 0])
         share = corpus.frequency / corpus.frequency.sum()
         return rows, (_SIF / (_SIF + share)).astype(np.float32)
 
-    def _model(self, centre: Floats, rows: Floats, weights: Floats) -> StaticQueries:
-        """Build a model from trained word vectors. Words that only the general word vectors contain are added.
+    def _build_model(self, centre: Floats, rows: Floats, weights: Floats) -> StaticQueries:
+        """Build a model from the word vectors of the corpus, and add the words that only the general table contains.
 
         Args:
             centre: The mean vector of texts with D dimensions, shape (D,). The model adds it to the vector of each
@@ -290,9 +290,9 @@ class _QueryTraining:
             rows: The vectors of the V words of the corpus, shape (V, D).
             weights: The weights of the V words, shape (V,).
         """
-        general = LinearMap(self.vectors, self.corpus.words, rows, self.corpus.frequency)
+        general = UnseenWords(self.vectors, self.corpus.words, rows, self.corpus.frequency)
         info = {"source": self.vectors.info.get("source")}
-        table = general.extended(self.corpus.words, rows, weights, info)
+        table = general.completed_table(self.corpus.words, rows, weights, info)
         return StaticQueries(quantized(table), self.teacher.name, self.field, centre)
 
 
@@ -315,14 +315,14 @@ class _TeacherGate:
     def __init__(
         self, texts: Sequence[str], held_out: NDArray[np.int64], documents: Floats | None, options: QueryOptions
     ) -> None:
-        judges = held_out[:_GATE_JUDGES]
+        test_documents = held_out[:_GATE_TEST_DOCUMENTS]
         # Without vectors, the teacher has to encode the documents, so there are fewer.
         count = _GATE_DOCUMENTS if documents is not None else options.texts // 10
-        background = np.setdiff1d(np.arange(len(texts)), judges)[:: max(1, len(texts) // count)]
-        rows = np.concatenate([judges, background])
+        background = np.setdiff1d(np.arange(len(texts)), test_documents)[:: max(1, len(texts) // count)]
+        rows = np.concatenate([test_documents, background])
         # More queries make the result more precise, if the number of texts allows it.
         rounds = max(_GATE_ROUNDS, options.texts // 2000)
-        self._gate = Gate([tokenize(texts[row]) for row in rows], range(len(judges)), options.seed, rounds)
+        self._gate = Gate([tokenize(texts[row]) for row in rows], range(len(test_documents)), options.seed, rounds)
         self._documents = None if documents is None else documents[rows]
         self.teacher_texts = list(self._gate.reduced_texts)
         if documents is None:
@@ -347,9 +347,9 @@ class _TeacherGate:
             return {"alpha": model.alpha, "why": "no document has words enough to tell"}
         vectors, reduced = teacher.vectors(self.teacher_texts, steps.stage()), len(self._gate.reduced_texts)
         documents = vectors[reduced:] if self._documents is None else self._documents
-        verdict = self._gate.judge(model, documents, vectors[:reduced])
-        alpha = verdict.alpha if len(verdict.with_vectors) >= MIN_JUDGES else model.alpha
-        return {"alpha": alpha, "why": verdict.reason}
+        result = self._gate.judge(model, documents, vectors[:reduced])
+        alpha = result.alpha if len(result.ndcg_with_vectors) >= MIN_TEST_DOCUMENTS else model.alpha
+        return {"alpha": alpha, "why": result.explanation}
 
 
 def _distinct_vectors(teacher: Teacher, texts: Sequence[str], steps: StepCounter) -> Floats:
@@ -475,7 +475,7 @@ class _TrainingTexts:
         return fit_rows(self._counts[chosen], self._targets[chosen], rows, weights, fit_options)
 
 
-def _usable(texts: Sequence[str], options: QueryOptions, rng: np.random.Generator) -> NDArray[np.int64]:
+def _select_texts(texts: Sequence[str], options: QueryOptions, rng: np.random.Generator) -> NDArray[np.int64]:
     """Select the texts with at least two words, or a random sample of these texts.
 
     Args:
@@ -537,12 +537,12 @@ def _held_out_count(documents: int, options: QueryOptions) -> int:
         documents: Total number of documents.
         options: The settings of the training, with the share of documents to hold out.
     """
-    return max(1, min(_MAX_JUDGES, round(options.held_out * documents), options.texts // 20))
+    return max(1, min(_MAX_HELD_OUT, round(options.held_out * documents), options.texts // 20))
 
 
 def _held_out_queries(
     passages_of: Sequence[Sequence[Passage]], teacher: Teacher, documents: Floats | None, steps: StepCounter
-) -> _HeldOut:
+) -> _HeldOutQueries:
     """Make evaluation queries from passages of held-out documents.
 
     If the vectors of the documents are available, each passage is a query for its document. Otherwise, the last passage
@@ -568,10 +568,10 @@ def _held_out_queries(
         queries, correct = [passages[:-1] for passages in passages_of], np.arange(len(passages_of))
         candidates = teacher.vectors([passages[-1].text for passages in passages_of], steps.stage())
     texts = [[passage.text for passage in passages] for passages in queries]
-    return _HeldOut(queries=texts, teacher_vectors=teacher_vectors, candidates=candidates, correct=correct)
+    return _HeldOutQueries(queries=texts, teacher_vectors=teacher_vectors, candidates=candidates, correct=correct)
 
 
-def _evaluation(held_out: _HeldOut, untrained: Model, trained: Model, options: QueryOptions) -> dict[str, Any]:
+def _evaluate(held_out: _HeldOutQueries, untrained: Model, trained: Model, options: QueryOptions) -> dict[str, Any]:
     """Evaluate trained static queries: search for passages of held-out documents, and compare with untrained vectors.
 
     Args:
@@ -589,7 +589,8 @@ def _evaluation(held_out: _HeldOut, untrained: Model, trained: Model, options: Q
           vectors was subtracted from both.
         - ``p``: the p-value of the difference between ``mrr_before`` and ``mrr_after``, from a two-sided paired
           randomisation test.
-        - ``spread``: the standard deviation of a query's cosines with the candidates, see :func:`set_weights`.
+        - ``spread``: the standard deviation of a query's cosines with the candidates, see
+          :func:`set_similarity_weights`.
         - ``worse``: whether training made the ranks significantly worse, so that the untrained word vectors should be
           used.
     """
@@ -610,7 +611,7 @@ def _evaluation(held_out: _HeldOut, untrained: Model, trained: Model, options: Q
     }
 
 
-def set_weights(model: StaticQueries, spread: float) -> None:
+def set_similarity_weights(model: StaticQueries, spread: float) -> None:
     """Choose how much a model's cosine similarities count relative to BM25 scores in searches.
 
     If the cosines of a query with all documents are nearly equal (a small spread), even small differences matter. The

@@ -60,7 +60,7 @@ class RefineOptions:
     levels: int | None = 31
 
 
-def sentences(sources: Iterable[Iterable[str]], limit: int, rng: np.random.Generator) -> list[str]:
+def draw_sentences(sources: Iterable[Iterable[str]], limit: int, rng: np.random.Generator) -> list[str]:
     """Draw distinct sentences of 4 to 40 words at random.
 
     Sentences with e-mail addresses or with rows of punctuation, as in tables, are skipped. Sentences are drawn from the
@@ -75,7 +75,7 @@ def sentences(sources: Iterable[Iterable[str]], limit: int, rng: np.random.Gener
     drawn: list[list[str]] = []
     for texts in sources:
         before = len(distinct)
-        for sentence in _prose(texts):
+        for sentence in _usable_sentences(texts):
             distinct.setdefault(sentence)
         new = list(distinct)[before:]
         drawn.append([new[i] for i in rng.permutation(len(new))])
@@ -83,7 +83,7 @@ def sentences(sources: Iterable[Iterable[str]], limit: int, rng: np.random.Gener
     return list(islice(turns, limit))
 
 
-def _prose(texts: Iterable[str]) -> Iterator[str]:
+def _usable_sentences(texts: Iterable[str]) -> Iterator[str]:
     """Yield the sentences of 4 to 40 words in texts, with single spaces between words.
 
     Sentences with e-mail addresses or with a series of punctuation marks, as in tables, are skipped.
@@ -125,7 +125,7 @@ def refine(
         BadInput: If the texts contain too few sentences.
     """
     options = options or RefineOptions()
-    chosen = sentences(sources, options.limit, np.random.default_rng(options.seed))
+    chosen = draw_sentences(sources, options.limit, np.random.default_rng(options.seed))
     count = len(chosen)
     if count < _MIN_SENTENCES:
         raise BadInput(
@@ -142,7 +142,7 @@ def refine(
 
     targets = unit_rows(teacher.encode(chosen, _BATCH, _CHUNK, report_encoding))
     fit_options = FitOptions(epochs=options.epochs, rate=options.rate, seed=options.seed)
-    rows, weights = _fitted(vectors, chosen, targets, fit_options, report_fitting)
+    rows, weights = _fit_sentences(vectors, chosen, targets, fit_options, report_fitting)
     info = {
         **vectors.info,
         "weighting": "learned",
@@ -152,14 +152,16 @@ def refine(
     return replace_rows(vectors, round_rows(rows, options.levels) if options.levels else rows, weights, info=info)
 
 
-def _fitted(
+def _fit_sentences(
     vectors: WordVectors,
     texts: list[str],
     targets: Floats,
     options: FitOptions | None = None,
     progress: Progress | None = None,
 ) -> tuple[Floats, Floats]:
-    """Train word vectors so that the mean vector of a sentence's words is close to the teacher's sentence vector.
+    """Train word vectors so that the mean vector of a sentence's words is close to a target vector of the sentence.
+
+    The targets come from a larger model, the teacher, and are rotated into the space of the word vectors.
 
     Args:
         vectors: The vectors of V words of D dimensions to start from.

@@ -56,7 +56,7 @@ class RnBof(RoBoew):
         """Return the name of the exported model, such as ``rn-bof:64,16``, for 64 codewords and 16 dimensions."""
         return f"rn-bof:{len(self.codebook)},{self.head.shape[1]}"
 
-    def scale(self) -> torch.Tensor:
+    def distance_divisor(self) -> torch.Tensor:
         """Return the width σ of each codeword, by which distances between words and the codeword are divided.
 
         The widths are at least 0.001. They have the shape (K,) for K codewords.
@@ -143,7 +143,7 @@ class Bags:
         owners = np.repeat(np.arange(len(documents)), [len(part) for part in rows])
         return np.concatenate(rows), owners
 
-    def means(self) -> Floats:
+    def mean_vectors(self) -> Floats:
         """Compute a simple vector for each document: the mean of the vectors of each region, concatenated.
 
         Training is compared with this baseline.
@@ -184,14 +184,14 @@ class BagRnBof(torch.nn.Module):  # type: ignore[misc]
 
     def __init__(self, bags: Bags, options: BagOptions) -> None:
         super().__init__()
-        chance = np.random.default_rng(options.seed)
+        rng = np.random.default_rng(options.seed)
         codebooks = []
         for region, vectors in enumerate(bags.vectors):
             if len(vectors) < options.codewords:
                 message = f"region {region} has {len(vectors)} vectors for {options.codewords} codewords"
                 raise BadInput(message, value=options.codewords, expected=f"at most {len(vectors)} codewords")
             if len(vectors) > _CLUSTERED:
-                vectors = vectors[chance.choice(len(vectors), _CLUSTERED, replace=False)]
+                vectors = vectors[rng.choice(len(vectors), _CLUSTERED, replace=False)]
             codebooks.append(torch.from_numpy(kmeans(vectors, options.codewords, options.seed)))
         self.codebooks = torch.nn.Parameter(torch.stack(codebooks))
         self.widths = torch.nn.Parameter(torch.stack([_initial_width(book, options.sigma) for book in codebooks]))
@@ -199,7 +199,7 @@ class BagRnBof(torch.nn.Module):  # type: ignore[misc]
         self.head = torch.nn.Parameter(_initial_head(rows, options.size, options.seed))
 
     def forward(
-        self, bags: Bags, documents: NDArray[np.int64], sample: int | None = None, chance: Any = None
+        self, bags: Bags, documents: NDArray[np.int64], sample: int | None = None, rng: Any = None
     ) -> torch.Tensor:
         """Compute the vectors of some documents from their bags. PyTorch calls this method during training.
 
@@ -207,7 +207,7 @@ class BagRnBof(torch.nn.Module):  # type: ignore[misc]
             bags: The bags of all documents.
             documents: The numbers of the n documents to encode, shape (n,).
             sample: The number of vectors of a document to use, divided equally among the regions. None uses all.
-            chance: The NumPy random number generator that draws the vectors.
+            rng: The NumPy random number generator that draws the vectors.
 
         Returns:
             The vectors t = relu(Wᵀ s) of the documents, shape (n, R) for R dimensions.
@@ -218,7 +218,7 @@ class BagRnBof(torch.nn.Module):  # type: ignore[misc]
         limit = None if sample is None else -(-sample // len(self.codebooks))
         histograms = []
         for region, (codebook, widths) in enumerate(zip(self.codebooks, self.widths, strict=True)):
-            rows, owners = bags.select(region, documents, limit, chance)
+            rows, owners = bags.select(region, documents, limit, rng)
             x, counts = torch.from_numpy(bags.vectors[region][rows]), np.bincount(owners, minlength=len(documents))
             summed = torch.zeros(len(documents), len(codebook)).index_add(
                 0, torch.from_numpy(owners), soft_memberships(x, codebook, widths.clamp_min(_MIN_WIDTH))

@@ -32,19 +32,19 @@ from resift.errors import BadInput, needs_extra
 from resift.query.dsl import document_text
 from resift.vectors.table import WordVectors
 from resift.vectors.weights import ADAPTED_MAX_ALPHA
-from resift_lab.training.contrastive import MIN_WORDS, fit
+from resift_lab.training.contrastive import MIN_WORDS, fit_contrastive
 from resift_lab.training.documents import Documents, sample_words
-from resift_lab.training.gate import MAX_JUDGES, MIN_JUDGES, Gate, Verdict
+from resift_lab.training.gate import MAX_TEST_DOCUMENTS, MIN_TEST_DOCUMENTS, Gate, GateResult
 from resift_lab.training.options import MIN_DOCUMENTS, AdaptOptions
 from resift_lab.training.progress import Progress, StepCounter
 from resift_lab.training.spectral import (
-    on_document_axes,
-    original_rows,
-    rows_from_corpus,
-    rows_from_vectors,
-    side_by_side,
+    concatenate_sources,
+    initial_vectors,
+    look_up_vectors,
+    lsi_vectors,
+    project_on_document_axes,
 )
-from resift_lab.training.unseen import LinearMap
+from resift_lab.training.unseen import UnseenWords
 
 # Sampling of a large index: random documents per search, and the number of searches.
 _PAGE = 10_000
@@ -108,16 +108,16 @@ def adapt(
     held_out = _hold_out(len(documents), options, rng)
     training_documents = [words for words, excluded in zip(documents, held_out, strict=True) if not excluded]
     steps = StepCounter(progress, options.steps(len(training_documents)) + options.steps(len(documents)))
-    trial = _trained(training_documents, vectors, options, steps.stage())
+    trial = _train_model(training_documents, vectors, options, steps.stage())
     gate = Gate(documents, np.flatnonzero(held_out).tolist(), options.seed)
     name = "mean" if options.codewords is None else f"boew:{options.codewords}"
-    before, verdict = gate.judge(build_model(name, vectors, options.seed)), gate.judge(trial)
+    before, result = gate.judge(build_model(name, vectors, options.seed)), gate.judge(trial)
     if small_dim is not None and small_dim < trial.dim:
-        small_verdict = gate.judge(with_dimensions(trial, small_dim))
-        if small_verdict.equals(verdict):
-            verdict, options = small_verdict, replace(options, dim=small_dim)
-    evaluation = _evaluation(before, verdict)
-    model = _trained(documents, vectors, options, steps.stage())
+        small_result = gate.judge(truncated_model(trial, small_dim))
+        if small_result.is_no_worse_than(result):
+            result, options = small_result, replace(options, dim=small_dim)
+    evaluation = _comparison(before, result)
+    model = _train_model(documents, vectors, options, steps.stage())
     model.alpha = evaluation["alpha"]
     model.table.info["adapted"] = {
         "documents": len(documents),
@@ -141,31 +141,32 @@ def _hold_out(documents: int, options: AdaptOptions, rng: np.random.Generator) -
         A Boolean array of shape (N,), True for the held-out documents.
     """
     held_out = np.zeros(documents, bool)
-    count = min(MAX_JUDGES, max(MIN_WORDS, round(options.held_out * documents)))
+    count = min(MAX_TEST_DOCUMENTS, max(MIN_WORDS, round(options.held_out * documents)))
     held_out[rng.choice(documents, count, replace=False)] = True
     return held_out
 
 
-def with_dimensions(model: Model, dim: int) -> Model:
-    """Return a ``mean`` model with the first dimensions of each block of another model.
+def truncated_model(model: Model, dim: int) -> Model:
+    """Return a copy of a ``mean`` model with fewer dimensions.
 
-    The documents vary most in these dimensions.
+    The vectors of a model may consist of blocks, such as adapted and original word vectors. The copy has the first
+    dimensions of each block, in which the documents vary most.
 
     Args:
-        model: A model with adapted word vectors (see :func:`resift_lab.training.spectral.on_document_axes`).
-        dim: The number of dimensions, which is divided by the number of blocks.
+        model: A model with adapted word vectors (see :func:`resift_lab.training.spectral.project_on_document_axes`).
+        dim: The total number of dimensions of the copy, which is divided equally among the blocks.
     """
     table, blocks = model.table, model.blocks
     rows = table.rows().reshape(len(table.words), blocks, -1)[:, :, : dim // blocks].reshape(len(table.words), -1)
     return Model("mean", WordVectors(table.words, rows, table.weights), "mean", "cosine", layers=Layers(blocks=blocks))
 
 
-def _evaluation(before: Verdict, after: Verdict) -> dict[str, Any]:
+def _comparison(before: GateResult, after: GateResult) -> dict[str, Any]:
     """Compare searches with adapted word vectors to searches with the original vectors, and to BM25 alone.
 
     Args:
-        before: The verdict on the original vectors.
-        after: The verdict on a model that was trained without the held-out documents.
+        before: The result of :class:`Gate` for the original vectors.
+        after: The result for a model that was trained without the held-out documents.
 
     Returns:
         A dictionary with nDCG@10 by BM25 alone (``text``), with the original vectors (``untrained``) and with the
@@ -173,13 +174,13 @@ def _evaluation(before: Verdict, after: Verdict) -> dict[str, Any]:
         (``better``), the p-value of their improvement over BM25 (``p``), and an explanation (``why``).
     """
     return {
-        "text": float(after.text_only.mean()),
-        "untrained": float(before.with_vectors.mean()),
-        "adapted": float(after.with_vectors.mean()),
+        "text": float(after.ndcg_bm25.mean()),
+        "untrained": float(before.ndcg_with_vectors.mean()),
+        "adapted": float(after.ndcg_with_vectors.mean()),
         "alpha": after.alpha,
-        "better": after.replaces(before),
+        "better": after.should_replace(before),
         "p": after.p,
-        "why": after.reason,
+        "why": after.explanation,
     }
 
 
@@ -201,7 +202,7 @@ def reciprocal_ranks(similarity: Floats, correct: NDArray[np.int64]) -> NDArray[
     return np.asarray(1 / (1 + higher + equal / 2))
 
 
-def _trained(
+def _train_model(
     documents: Sequence[Sequence[str]], vectors: WordVectors, options: AdaptOptions, progress: Progress
 ) -> Model:
     """Train word vectors on documents, and build a model from them.
@@ -214,10 +215,10 @@ def _trained(
     """
     build = export_mixture if options.mixed else export
     corpus = Documents(documents, options.min_count)
-    return build(corpus, *train_rows(corpus, vectors, options, progress), vectors, options)
+    return build(corpus, *train_word_vectors(corpus, vectors, options, progress), vectors, options)
 
 
-def train_rows(
+def train_word_vectors(
     corpus: Documents, vectors: WordVectors, options: AdaptOptions, progress: Progress | None = None
 ) -> tuple[Floats, Floats]:
     """Train word vectors and weights on documents, from word vectors and latent semantic indexing.
@@ -231,9 +232,9 @@ def train_rows(
     Returns:
         The trained vectors of D dimensions, shape (V, D), and the trained weights, shape (V,).
     """
-    original = rows_from_vectors(corpus, vectors, options.seed)
-    spectral = rows_from_corpus(corpus, options.spectral, options.seed)
-    return fit(corpus, side_by_side(corpus, [original, spectral]), corpus.idf, options, progress)
+    original = initial_vectors(corpus, vectors, options.seed)
+    spectral = lsi_vectors(corpus, options.spectral, options.seed)
+    return fit_contrastive(corpus, concatenate_sources(corpus, [original, spectral]), corpus.idf, options, progress)
 
 
 def export(corpus: Documents, rows: Floats, weights: Floats, vectors: WordVectors, options: AdaptOptions) -> Model:
@@ -270,9 +271,9 @@ def export_mixture(
     """
     dim = min(max(1, (options.dim or vectors.dim) // 2), rows.shape[1], vectors.dim)
     table = _adapted_table(corpus, rows, weights, vectors, dim)
-    original, original_weights = original_rows(corpus, table.words, vectors, options.seed)
+    original, original_weights = look_up_vectors(corpus, table.words, vectors, options.seed)
     known, further_rows = np.split(original, [len(corpus.words)])
-    projected = on_document_axes(corpus, known, original_weights[: len(known)], dim, further_rows)
+    projected = project_on_document_axes(corpus, known, original_weights[: len(known)], dim, further_rows)
     # A word has a single weight in a table, so the rows contain the quotient of both weights.
     projected *= (original_weights / table.weights)[:, None]
     adapted = table.rows()
@@ -294,10 +295,10 @@ def _adapted_table(corpus: Documents, rows: Floats, weights: Floats, vectors: Wo
         vectors: The original word vectors.
         dim: The number of dimensions of the projected vectors.
     """
-    adapted = on_document_axes(corpus, rows, weights, dim)
-    general = LinearMap(vectors, corpus.words, adapted, corpus.frequency)
+    adapted = project_on_document_axes(corpus, rows, weights, dim)
+    general = UnseenWords(vectors, corpus.words, adapted, corpus.frequency)
     info = {"source": vectors.info.get("source"), "trained": len(corpus.words)}
-    return general.extended(corpus.words, adapted, weights, info)
+    return general.completed_table(corpus.words, adapted, weights, info)
 
 
 def report_lines(evaluation: dict[str, Any], seconds: float) -> list[str]:
@@ -324,7 +325,7 @@ def rejection_warning(evaluation: dict[str, Any]) -> str:
         evaluation: The evaluation that training has stored in the model, as ``model.table.info["adapted"]``.
     """
     warning = "warning: no better than the untrained vectors"
-    if evaluation["held_out"] < MIN_JUDGES:
+    if evaluation["held_out"] < MIN_TEST_DOCUMENTS:
         warning += f": {evaluation['held_out']} documents are too few to tell"
     return warning
 

@@ -23,7 +23,7 @@ _NOISE = 0.3
 _EPSILON = 1e-9
 
 
-def rows_from_vectors(corpus: Documents, vectors: WordVectors, seed: int) -> Floats:
+def initial_vectors(corpus: Documents, vectors: WordVectors, seed: int) -> Floats:
     """Choose initial vectors for the words of a corpus, from a table of word vectors.
 
     A word that is not in the table gets the mean vector of the documents that contain the word. Noise is added to this
@@ -47,7 +47,7 @@ def rows_from_vectors(corpus: Documents, vectors: WordVectors, seed: int) -> Flo
         raise BadInput(message, value=corpus.words[0], expected="word vectors in the language of the corpus")
     rows = np.zeros((len(table_rows), vectors.dim), np.float32)
     rows[known] = unit_rows(vectors.rows()[table_rows[known]])
-    documents = unit_rows(corpus.means(rows, corpus.idf))
+    documents = unit_rows(corpus.mean_vectors(rows, corpus.idf))
     contains = corpus.counts[:, ~known].astype(bool).astype(np.float32)
     context = unit_rows(contains.T @ (documents - documents.mean(axis=0)))
     noise = unit_rows(np.random.default_rng(seed).normal(size=context.shape))
@@ -55,10 +55,10 @@ def rows_from_vectors(corpus: Documents, vectors: WordVectors, seed: int) -> Flo
     return rows
 
 
-def original_rows(corpus: Documents, words: Sequence[str], vectors: WordVectors, seed: int) -> tuple[Floats, Floats]:
-    """Look up the vectors and weights of words in a table of word vectors.
+def look_up_vectors(corpus: Documents, words: Sequence[str], vectors: WordVectors, seed: int) -> tuple[Floats, Floats]:
+    """Look up the vectors and weights of words in a table, and choose vectors for words that are not in the table.
 
-    A word of the corpus that is not in the table gets a vector as in :func:`rows_from_vectors`, scaled to the mean
+    A word of the corpus that is not in the table gets a vector as in :func:`initial_vectors`, scaled to the mean
     length of the others, and the weight of unknown words.
 
     Args:
@@ -76,12 +76,12 @@ def original_rows(corpus: Documents, words: Sequence[str], vectors: WordVectors,
     rows[known] = vectors.rows(table_rows[known])
     missing = np.flatnonzero(~known)
     length = np.linalg.norm(rows[known], axis=1).mean()
-    rows[missing] = length * rows_from_vectors(corpus, vectors, seed)[missing]
+    rows[missing] = length * initial_vectors(corpus, vectors, seed)[missing]
     weights = np.where(known, vectors.weights[table_rows], vectors.unknown_weight).astype(np.float32)
     return rows, weights
 
 
-def rows_from_corpus(corpus: Documents, dim: int, seed: int) -> Floats:
+def lsi_vectors(corpus: Documents, dim: int, seed: int) -> Floats:
     """Return word vectors from the corpus by latent semantic indexing.
 
     The word vectors consist of the right singular vectors of the tf-idf matrix, whose entries are (1 + log tf) · idf
@@ -122,7 +122,7 @@ def rows_from_corpus(corpus: Documents, dim: int, seed: int) -> Floats:
     return np.asarray(axes[best].T / values[best] ** 0.25, np.float32)
 
 
-def side_by_side(corpus: Documents, sources: Sequence[Floats]) -> Floats:
+def concatenate_sources(corpus: Documents, sources: Sequence[Floats]) -> Floats:
     """Centre and scale the word vectors of several sources, and concatenate them.
 
     Each source is scaled so that the mean squared length of the documents' vectors is 1. Finally, all vectors are
@@ -139,7 +139,7 @@ def side_by_side(corpus: Documents, sources: Sequence[Floats]) -> Floats:
     """
     joined = []
     for source in sources:
-        means = corpus.means(source, corpus.idf)
+        means = corpus.mean_vectors(source, corpus.idf)
         centre = means.mean(axis=0)
         spread = np.sqrt(((means - centre) ** 2).sum(axis=1).mean())
         joined.append((source - centre) / max(float(spread), _EPSILON))
@@ -148,7 +148,7 @@ def side_by_side(corpus: Documents, sources: Sequence[Floats]) -> Floats:
     return np.asarray(rows / max(float(length), _EPSILON), np.float32)
 
 
-def on_document_axes(
+def project_on_document_axes(
     corpus: Documents, rows: Floats, weights: Floats, dim: int, further_rows: Floats | None = None
 ) -> Floats:
     """Subtract the mean vector of the documents from word vectors, and project them onto the documents' principal axes.
@@ -166,7 +166,7 @@ def on_document_axes(
     Returns:
         Vectors of shape (V + n, ``dim``), float32.
     """
-    means = corpus.means(rows, weights)
+    means = corpus.mean_vectors(rows, weights)
     centre = means.mean(axis=0)
     axes = principal_axes(unit_rows(means - centre).astype(np.float64), dim)
     projected = rows if further_rows is None else np.concatenate([rows, further_rows])

@@ -23,14 +23,14 @@ from resift.encoders.model import Layers, Model
 from resift.errors import BadInput
 from resift.vectors.table import WordVectors
 from resift_lab.evaluation.same_class import same_class_scores
-from resift_lab.training.boew import class_means, entropy
+from resift_lab.training.boew import class_means, cluster_entropy
 from resift_lab.training.checkpoint import Checkpoint, inputs_digest, network_state, restore_network
 from resift_lab.training.documents import segment_counts
 from resift_lab.training.labels import Label, class_shares, hold_out
 from resift_lab.training.options import RoBoewOptions
 from resift_lab.training.progress import Progress, StepCounter
 from resift_lab.training.rnbof import untrained_network
-from resift_lab.training.vocabulary import vocabulary
+from resift_lab.training.vocabulary import initial_vocabulary
 
 # Names of the two stages in checkpoints: with held-out documents, and on all documents.
 _CHOOSING = "held out"
@@ -74,14 +74,14 @@ def train(
             expected="a label for each text, and at least one text",
         )
     classes, targets = class_shares(labels)
-    documents = _Documents(texts, targets, hold_out(targets.argmax(axis=1), options.validation, options.seed))
+    documents = _LabelledDocuments(texts, targets, hold_out(targets.argmax(axis=1), options.validation, options.seed))
     saved = Checkpoint(checkpoint, inputs_digest(texts, vectors, options, targets.tobytes()))
     choosing = int((~documents.held_out).sum()) if documents.held_out.any() else 0
     steps = StepCounter(progress, options.epochs * (choosing + len(texts)))
     curve = _learning_curve(documents, vectors, options, saved, steps) if choosing else []
     epochs = 1 + int(np.argmax(curve[1:])) if curve else options.epochs
     steps.total = steps.done + epochs * len(texts)
-    run = _Run(documents.texts, documents.targets, vectors, options)
+    run = _TrainingRun(documents.texts, documents.targets, vectors, options)
     _train_on_all(run, epochs, curve, saved, steps)
     summary: dict[str, Any] = {
         **asdict(options),
@@ -96,7 +96,7 @@ def train(
 
 
 @dataclass(frozen=True)
-class _Documents:
+class _LabelledDocuments:
     """Labelled documents, some of which are excluded from training for evaluation.
 
     Attributes:
@@ -109,7 +109,7 @@ class _Documents:
     targets: Floats
     held_out: NDArray[np.bool_]
 
-    def part(self, held_out: bool) -> list[str]:
+    def texts_of(self, held_out: bool) -> list[str]:
         """Return the texts of either the held-out documents or the training documents.
 
         Args:
@@ -132,7 +132,7 @@ class _Documents:
         return float(np.nanmean(scores.map11))
 
 
-class _Run:
+class _TrainingRun:
     """A training run of RO-BoEW or RN-BoF: the network, its optimisers and the centres of the classes.
 
     Args:
@@ -149,9 +149,9 @@ class _Run:
 
     def __init__(self, texts: Sequence[str], targets: Floats, vectors: WordVectors, options: RoBoewOptions) -> None:
         self.options, self.epochs = options, 0
-        self.table = vocabulary(texts, vectors, options.min_count, options.seed)
+        self.table = initial_vocabulary(texts, vectors, options.min_count, options.seed)
         self.network = untrained_network(self.table, options)
-        self.counts, self.targets = self.count(texts), torch.from_numpy(targets)
+        self.counts, self.targets = self.count_words(texts), torch.from_numpy(targets)
         self.centres = torch.nn.Parameter(self._class_means(), requires_grad=options.tied)
         dense, sparse = self.network.parameter_groups(options.rate)
         dense.append({"params": [self.centres], "lr": options.rate / 10})
@@ -161,7 +161,7 @@ class _Run:
     def _class_means(self) -> torch.Tensor:
         return torch.from_numpy(class_means(self.network.encode(self.counts), self.targets.numpy()))
 
-    def count(self, texts: Sequence[str]) -> Any:
+    def count_words(self, texts: Sequence[str]) -> Any:
         """Count the words of the vocabulary in texts.
 
         Args:
@@ -173,7 +173,7 @@ class _Run:
         model = Model("", self.table, "mean", "cosine", Layers(segments=self.network.segments))
         return segment_counts(model, texts)
 
-    def epoch(self, report: Callable[[int], None]) -> None:
+    def train_epoch(self, report: Callable[[int], None]) -> None:
         """Train on all documents once. The random order depends only on the seed and the number of earlier epochs.
 
         Args:
@@ -190,7 +190,7 @@ class _Run:
             if not self.options.published:
                 self._set_rates(1 - (self.epochs + start / size) / self.options.epochs)
             counts = self.counts[(batch[:, None] * len(segments) + segments).ravel()]
-            self._step(entropy(self.network(counts), self.targets[batch], self.centres, self.options))
+            self._step(cluster_entropy(self.network(counts), self.targets[batch], self.centres, self.options))
             report(len(batch))
         self.epochs += 1
 
@@ -232,7 +232,7 @@ class _Run:
 
 
 def _learning_curve(
-    documents: _Documents, vectors: WordVectors, options: RoBoewOptions, saved: Checkpoint, steps: StepCounter
+    documents: _LabelledDocuments, vectors: WordVectors, options: RoBoewOptions, saved: Checkpoint, steps: StepCounter
 ) -> list[float]:
     """Train on the documents that are not held out, and evaluate after each epoch with the held-out documents.
 
@@ -251,23 +251,23 @@ def _learning_curve(
     curve: list[float] = saved.state.get("curve", [])
     if saved.state.get("stage") == _FINAL:
         return curve
-    run = _Run(documents.part(held_out=False), documents.targets[~documents.held_out], vectors, options)
+    run = _TrainingRun(documents.texts_of(held_out=False), documents.targets[~documents.held_out], vectors, options)
     if saved.state:
         run.restore(saved.state["run"])
-    queries = run.count(documents.part(held_out=True))
+    queries = run.count_words(documents.texts_of(held_out=True))
 
     def quality() -> float:
         return documents.mean_ap(run.network.encode(queries), run.network.encode(run.counts))
 
     curve = curve or [quality()]
     while run.epochs < options.epochs and run.epochs - int(np.argmax(curve)) < options.patience:
-        run.epoch(steps.advance)
+        run.train_epoch(steps.advance)
         curve.append(quality())
         saved.save({"stage": _CHOOSING, "curve": curve, "run": run.state()})
     return curve
 
 
-def _train_on_all(run: _Run, epochs: int, curve: list[float], saved: Checkpoint, steps: StepCounter) -> None:
+def _train_on_all(run: _TrainingRun, epochs: int, curve: list[float], saved: Checkpoint, steps: StepCounter) -> None:
     """Continue training on all documents until the network has been trained for a number of epochs.
 
     Args:
@@ -280,11 +280,11 @@ def _train_on_all(run: _Run, epochs: int, curve: list[float], saved: Checkpoint,
     if saved.state.get("stage") == _FINAL:
         run.restore(saved.state["run"])
     while run.epochs < epochs:
-        run.epoch(steps.advance)
+        run.train_epoch(steps.advance)
         saved.save({"stage": _FINAL, "curve": curve, "run": run.state()})
 
 
-def _comparison(documents: _Documents, vectors: WordVectors, curve: list[float], epochs: int) -> dict[str, Any]:
+def _comparison(documents: _LabelledDocuments, vectors: WordVectors, curve: list[float], epochs: int) -> dict[str, Any]:
     """Compare the trained model with untrained models, for the summary that :func:`train` returns.
 
     Args:
@@ -301,7 +301,7 @@ def _comparison(documents: _Documents, vectors: WordVectors, curve: list[float],
     if not curve:
         return {"map11": {}, "better": None}
     mean = build_model("mean", vectors)
-    queries, database = documents.part(held_out=True), documents.part(held_out=False)
+    queries, database = documents.texts_of(held_out=True), documents.texts_of(held_out=False)
     plain = documents.mean_ap(mean.encode(queries), mean.encode(database))
     scores = {"vectors": plain, "untrained": curve[0], "trained": curve[epochs]}
     return {"map11": scores, "better": scores["trained"] > max(scores["vectors"], scores["untrained"])}

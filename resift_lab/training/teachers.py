@@ -104,13 +104,13 @@ class Teacher:
             Vectors of shape (n, D) for D dimensions.
         """
         if self._cache is None:
-            return self._checked(texts)
+            return self._encode_checked(texts)
         key = hashlib.sha256(json.dumps([self.name, *texts]).encode()).hexdigest()[:32]
         path = self._cache / f"{key}.npy"
         try:
             vectors: Floats = np.load(path)
         except (OSError, ValueError, EOFError):
-            vectors = self._checked(texts).astype(np.float16)
+            vectors = self._encode_checked(texts).astype(np.float16)
             self._cache.mkdir(parents=True, exist_ok=True)
             partial = path.with_suffix(f".{os.getpid()}")
             with partial.open("wb") as file:
@@ -118,7 +118,7 @@ class Teacher:
             partial.replace(path)
         return vectors
 
-    def _checked(self, texts: Sequence[str]) -> Floats:
+    def _encode_checked(self, texts: Sequence[str]) -> Floats:
         """Encode texts with the teacher, check its vectors, and scale them to unit length.
 
         Args:

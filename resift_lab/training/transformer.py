@@ -62,7 +62,8 @@ class Transformer:
 
         Args:
             texts: The n texts, which may be single words.
-            batch: The number of texts that the CPU encodes together. A GPU uses larger batches, see :meth:`run`.
+            batch: The number of texts that the CPU encodes together. A GPU uses larger batches
+                (:meth:`run_in_batches`).
             call: The number of texts that the CPU sorts by length and then divides into batches. None sorts all texts
                 together.
             progress: A function that is called with the number of encoded texts and the total number.
@@ -78,9 +79,9 @@ class Transformer:
             )
             return vectors
 
-        return self.run(encode, texts, call or max(len(texts), 1), progress)
+        return self.run_in_batches(encode, texts, call or max(len(texts), 1), progress)
 
-    def run(
+    def run_in_batches(
         self, encode: Callable[[Sequence[str]], Floats], texts: Sequence[str], size: int, progress: Progress | None
     ) -> Floats:
         """Call a function that uses the model for batches of texts.

@@ -24,20 +24,21 @@ _MAX_COUNT = 50
 _RIDGE = 1e-3
 
 
-class LinearMap:
-    """A linear map that predicts trained vectors of words from their original vectors.
+class UnseenWords:
+    """Predicts vectors for words that did not occur in a training, from their vectors before the training.
 
-    The map is fitted to the trained words by ridge regression, and predicts vectors for words that were not trained.
+    The prediction is a linear map. It is fitted by ridge regression on the trained words, for which the vectors before
+    and after the training are known.
 
     Args:
-        vectors: The original word vectors. They are scaled to unit length before they are mapped.
+        vectors: The word vectors before the training. They are scaled to unit length before they are mapped.
         words: The V trained words.
-        rows: The trained vectors, of K dimensions, shape (V, K).
+        rows: The vectors of the trained words after the training, shape (V, K) for K dimensions.
         frequency: The frequency of each trained word, shape (V,). It is the weight of the word in the regression, at
             most 50.
 
     Attributes:
-        is_known: Whether the original table contains any of the trained words. If not, the map is useless.
+        has_known_words: Whether ``vectors`` contains any of the trained words. Otherwise nothing can be predicted.
     """
 
     def __init__(
@@ -46,44 +47,42 @@ class LinearMap:
         table_rows = np.array([vectors.index[word] for word in words])
         known = table_rows >= 0
         self.vectors, self._units = vectors, unit_rows(vectors.rows())
-        self.is_known = bool(known.any())
+        self.has_known_words = bool(known.any())
         counts = np.minimum(frequency[known], _MAX_COUNT)[:, None]
         source = self._units[table_rows[known]].astype(np.float64)
         square = (source * counts).T @ source + _RIDGE * max(counts.sum(), 1.0) * np.eye(vectors.dim)
         self._matrix = np.linalg.solve(square, (source * counts).T @ rows[known])
 
-    def rows(self, ids: NDArray[np.int64]) -> Floats:
-        """Predict the trained vectors of words from their original vectors.
-
-        Use this method for words that did not occur in the training texts.
+    def predict(self, ids: NDArray[np.int64]) -> Floats:
+        """Predict the vectors that words would have after the training.
 
         Args:
-            ids: The row numbers of n words in the table of original vectors, shape (n,).
+            ids: The row numbers of n words in the table of vectors before the training, shape (n,).
 
         Returns:
             Vectors of shape (n, K) for K dimensions.
         """
         return (self._units[ids] @ self._matrix).astype(np.float32)
 
-    def extended(self, words: Sequence[str], rows: Floats, weights: Floats, info: dict[str, Any]) -> WordVectors:
-        """Create a table of the trained words, followed by all other words of the original table.
+    def completed_table(self, words: Sequence[str], rows: Floats, weights: Floats, info: dict[str, Any]) -> WordVectors:
+        """Return a table of all words: the trained words with their trained vectors, and then the other words.
 
-        The map predicts the vectors of the other words from their original vectors. Each of these words gets the same
-        weight: half of the 0.9 quantile of the trained words' weights.
+        The other words are those that only the table before the training contains. They have predicted vectors
+        (:meth:`predict`), and all have the same weight: half of the 0.9 quantile of the trained words' weights.
 
         Args:
             words: The V trained words.
-            rows: The trained vectors of K dimensions, shape (V, K).
-            weights: The trained weights, shape (V,).
+            rows: Their vectors after the training, shape (V, K) for K dimensions.
+            weights: Their weights after the training, shape (V,).
             info: Information about the origin of the vectors, which is stored in the table.
         """
         trained = set(words)
-        known = enumerate(self.vectors.words if self.is_known else ())
+        known = enumerate(self.vectors.words if self.has_known_words else ())
         unseen = np.array([row for row, word in known if word not in trained], np.int64)
         weight = _WEIGHT_OF_UNSEEN * np.quantile(weights, 0.9)
         return WordVectors(
             [*words, *(self.vectors.words[row] for row in unseen)],
-            np.concatenate([rows, self.rows(unseen)]),
+            np.concatenate([rows, self.predict(unseen)]),
             np.concatenate([weights, np.full(len(unseen), weight, np.float32)]),
             info=info,
         )

@@ -19,7 +19,7 @@ from resift_lab.evaluation.baselines.terms import stemmer
 _LENGTH_OF_UNKNOWN = 0.01
 
 
-def vocabulary(texts: Sequence[str], vectors: WordVectors, min_count: int, seed: int) -> WordVectors:
+def initial_vocabulary(texts: Sequence[str], vectors: WordVectors, min_count: int, seed: int) -> WordVectors:
     """Return a table of the frequent words of a corpus, with initial vectors and weights.
 
     A word that is not in ``vectors`` gets the vector of the first word in ``vectors`` with the same Porter stem. If

@@ -14,14 +14,14 @@ from resift.encoders.model import Model
 from resift.errors import MissingExtra
 from resift.query.dsl import document_text
 from resift_lab.training.documents import sample_words
-from resift_lab.training.gate import MIN_JUDGES, Gate
+from resift_lab.training.gate import MIN_TEST_DOCUMENTS, Gate
 
 # Documents that are sampled from an index, and the smallest number of words in a usable document.
 DOCUMENTS = 5000
 _MIN_WORDS = 4
 # Documents that the gate searches for, and queries for each. The model was not trained on any document, so no document
 # needs to be held out.
-_JUDGES = 1000
+_TEST_DOCUMENTS = 1000
 _ROUNDS = 3
 
 
@@ -44,13 +44,13 @@ def choose_weight(model: Model, texts: Iterable[str], seed: int = 0) -> Tuning |
     if trained:
         return Tuning(model.alpha, model.hash, why={"alpha": trained.get("why", "as its training chose it")})
     documents = [words for words in sample_words(texts, DOCUMENTS, seed) if len(words) >= _MIN_WORDS]
-    if model.field is not None or model.bags is not None or len(documents) < MIN_JUDGES:
+    if model.field is not None or model.bags is not None or len(documents) < MIN_TEST_DOCUMENTS:
         return None
-    judges = np.random.default_rng(seed).permutation(len(documents))[:_JUDGES]
-    verdict = Gate(documents, judges.tolist(), seed, _ROUNDS).judge(model)
-    if len(verdict.with_vectors) < MIN_JUDGES:
+    test_documents = np.random.default_rng(seed).permutation(len(documents))[:_TEST_DOCUMENTS]
+    result = Gate(documents, test_documents.tolist(), seed, _ROUNDS).judge(model)
+    if len(result.ndcg_with_vectors) < MIN_TEST_DOCUMENTS:
         return None
-    return Tuning(round(verdict.alpha, 4), model.hash, why={"alpha": verdict.reason})
+    return Tuning(round(result.alpha, 4), model.hash, why={"alpha": result.explanation})
 
 
 def weigh_index(engine: Engine, index: str, fields: Sequence[str], model: Model) -> Tuning | None:

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from resift.arrays import Floats
 from resift.encoders.hashed_retriever import HashedRetriever
 from resift.encoders.tables import replace_rows
-from resift.encoders.word2doc import CONTEXT, QueryView, Word2Doc, text_keys
+from resift.encoders.word2doc import CONTEXT, QueryEncoder, Word2Doc, text_keys
 from resift.errors import BadInput
 from resift.spelling import Speller
 from resift.vectors.table import WordVectors
@@ -42,7 +42,7 @@ from resift_lab.training.checkpoint import Checkpoint, inputs_digest, network_st
 from resift_lab.training.options import Word2DocOptions
 from resift_lab.training.progress import Progress
 from resift_lab.training.word2doc_pairs import TrainingPairs, training_pairs
-from resift_lab.training.word2doc_report import BATCH, index_scores, judge
+from resift_lab.training.word2doc_report import BATCH, evaluate, index_scores
 from resift_lab.word2doc.documents import TitledTexts
 from resift_lab.word2doc.keywords import NOISES, with_noise
 from resift_lab.word2doc.retriever import build_retriever
@@ -73,7 +73,7 @@ def train(
             with the same result as an uninterrupted training. The caller removes the file.
 
     Returns:
-        The trained model, and its evaluation by :func:`resift_lab.training.word2doc_report.judge`.
+        The trained model, and its evaluation by :func:`resift_lab.training.word2doc_report.evaluate`.
 
     Raises:
         BadInput: If there are too few documents for the number of negatives, no document has keywords, or the
@@ -87,36 +87,42 @@ def train(
             expected=f"{needed} documents or more, or fewer negatives",
         )
     pairs = training_pairs(documents.titles, documents.bodies, options.keywords, options.seed)
-    if not pairs.queries or not pairs.judging:
+    if not pairs.queries or not pairs.test_keywords:
         raise BadInput("the documents have no keywords to train on and to hold out", expected="longer texts")
     texts = [f"{title}\n{body}" for title, body in zip(documents.titles, documents.bodies, strict=True)]
     _, frequency = count_documents(texts)
-    retriever, view, speller = build_retriever(texts), QueryView(vectors), Speller(dict(frequency.most_common()))
-    examples = _examples(pairs, retriever, view, speller, options)
+    retriever, query_encoder, speller = (
+        build_retriever(texts),
+        QueryEncoder(vectors),
+        Speller(dict(frequency.most_common())),
+    )
+    examples = _make_examples(pairs, retriever, query_encoder, speller, options)
     saved = Checkpoint(checkpoint, inputs_digest(texts, vectors, options))
-    network = _trained(examples, len(ids), options, saved, progress)
+    network = _train_network(examples, len(ids), options, saved, progress)
     report = {"options": asdict(options), "documents": len(ids), "pairs": len(pairs.queries)}
     layers = network.layers()
     parts: dict[str, Any] = {
-        "view": view,
+        "query_encoder": query_encoder,
         "retriever": retriever,
         "speller": speller,
         "layers": layers,
         "keys": text_keys(texts),
     }
     model = Word2Doc(ids=ids, **parts)
-    retriever_weight, alpha = _best_weights(model, pairs.choosing, options.seed)
-    why = {"why": f"word2doc, accuracy of {min(len(pairs.choosing), _MAX_CHOOSING)} held-out keywords"}
-    parts["view"] = QueryView(replace_rows(vectors, vectors.matrix, scales=vectors.scales, info=_adapted(vectors, why)))
-    report |= {"held_out": pairs.judging, "collection": texts_digest(texts)}
+    retriever_weight, alpha = _choose_weights(model, pairs.validation_keywords, options.seed)
+    why = {"why": f"word2doc, accuracy of {min(len(pairs.validation_keywords), _MAX_CHOOSING)} held-out keywords"}
+    parts["query_encoder"] = QueryEncoder(
+        replace_rows(vectors, vectors.matrix, scales=vectors.scales, info=_with_reason(vectors, why))
+    )
+    report |= {"held_out": pairs.test_keywords, "collection": texts_digest(texts)}
     model = Word2Doc(ids=ids, **parts, retriever_weight=retriever_weight, alpha=alpha, info=report)
-    return model, judge(model, options.seed)
+    return model, evaluate(model, options.seed)
 
 
-def _adapted(vectors: WordVectors, why: dict[str, str]) -> dict[str, Any]:
-    """Return the metadata (``info``) of word vectors, extended by the reason for the weight of their similarity.
+def _with_reason(vectors: WordVectors, why: dict[str, str]) -> dict[str, Any]:
+    """Return the metadata (``info``) of word vectors, with an entry that explains the weight of the similarity.
 
-    The new entry says that a training on the documents chose the weight, so that indexing does not choose another.
+    The entry shows that a training on the documents has chosen the weight. Indexing then does not choose another.
 
     Args:
         vectors: The word vectors.
@@ -141,8 +147,12 @@ class _Examples:
     targets: NDArray[np.int64]
 
 
-def _examples(
-    pairs: TrainingPairs, retriever: HashedRetriever, view: QueryView, speller: Speller, options: Word2DocOptions
+def _make_examples(
+    pairs: TrainingPairs,
+    retriever: HashedRetriever,
+    query_encoder: QueryEncoder,
+    speller: Speller,
+    options: Word2DocOptions,
 ) -> _Examples:
     """Make ``options.rounds`` training examples from each pair of a query and its document.
 
@@ -151,7 +161,7 @@ def _examples(
     Args:
         pairs: The queries, each with its document.
         retriever: The retriever, whose best documents for a query are an input of the network.
-        view: The encoder of queries as inputs of the network.
+        query_encoder: The encoder of queries as inputs of the network.
         speller: The speller, which corrects typing errors.
         options: The settings of the training.
     """
@@ -161,12 +171,12 @@ def _examples(
         for query in pairs.queries:
             kind = NOISES[int(rng.integers(len(NOISES)))] if rng.random() < 0.5 else "clean"
             queries.append(" ".join(speller.correct(with_noise(query, kind, rng))))
-    context = np.full((len(queries), CONTEXT), retriever.documents, np.int64)
+    context = np.full((len(queries), CONTEXT), retriever.n_documents, np.int64)
     for row, query in zip(context, queries, strict=True):
-        best = retriever.best(query, CONTEXT)
+        best = retriever.best_documents(query, CONTEXT)
         row[: len(best)] = best
     targets = np.tile(np.array(pairs.documents, np.int64), options.rounds)
-    return _Examples(inputs=view.encode(queries), context=context, targets=targets)
+    return _Examples(inputs=query_encoder.encode(queries), context=context, targets=targets)
 
 
 class _Network(torch.nn.Module):  # type: ignore[misc]
@@ -247,7 +257,7 @@ class _Network(torch.nn.Module):  # type: ignore[misc]
         }
 
 
-def _trained(
+def _train_network(
     examples: _Examples, documents: int, options: Word2DocOptions, saved: Checkpoint, progress: Progress | None
 ) -> _Network:
     """Train a network that predicts the document that a query refers to.
@@ -336,10 +346,11 @@ def sample_negatives(
     return drawn
 
 
-def _best_weights(model: Word2Doc, choosing: dict[str, int], seed: int) -> tuple[float, float]:
-    """Choose the weights that rank the correct document first for the most queries.
+def _choose_weights(model: Word2Doc, validation_keywords: dict[str, int], seed: int) -> tuple[float, float]:
+    """Choose two weights of a word2doc model, so that as many queries as possible rank their document first.
 
-    The queries are keywords that were not used in training, some of them with typing errors.
+    The queries are keywords that were not used in training, some of them with typing errors. The first weight is the
+    weight of the retriever's scores relative to the network's. The second, alpha, is for searches of an index.
 
     In searches of an index, the engine scores the words of a query without correcting them, and the scores are
     multiplied by exp(beta · similarity). Here the retriever takes the place of the engine, and all documents without a
@@ -347,20 +358,20 @@ def _best_weights(model: Word2Doc, choosing: dict[str, int], seed: int) -> tuple
 
     Args:
         model: The word2doc model.
-        choosing: The position of the correct document of each keyword.
+        validation_keywords: The queries, each with the position of its document.
         seed: The seed of the typing errors.
 
     Returns:
-        The weight of the retriever's scores, and alpha, the weight of the similarity in searches of an index.
+        The weight of the retriever's scores, and alpha.
     """
     rng = np.random.default_rng([seed, len(NOISES)])
-    keywords = list(choosing)[:_MAX_CHOOSING]
+    keywords = list(validation_keywords)[:_MAX_CHOOSING]
     queries = [with_noise(keyword, NOISES[number % len(NOISES)], rng) for number, keyword in enumerate(keywords)]
-    answers = [choosing[keyword] for keyword in keywords]
+    answers = [validation_keywords[keyword] for keyword in keywords]
     correct, correct_on_index = np.zeros(len(RETRIEVER_WEIGHTS)), np.zeros(len(ALPHAS))
     for start in range(0, len(queries), BATCH):
         batch, right = queries[start : start + BATCH], answers[start : start + BATCH]
-        network, retrieved = model.parts(batch)
+        network, retrieved = model.separate_scores(batch)
         for row, weight in enumerate(RETRIEVER_WEIGHTS):
             correct[row] += (np.argmax(network + weight * retrieved, axis=1) == right).sum()
         similarities, words = model.similarities(batch), np.stack([model.retriever.scores(query) for query in batch])

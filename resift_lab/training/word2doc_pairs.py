@@ -26,15 +26,16 @@ class TrainingPairs:
     Attributes:
         queries: The queries to train on.
         documents: The position of the correct document of each query in ``queries``.
-        choosing: Held-out keywords, each with the position of its document. They are used to choose the weight of the
-            retriever, whose scores the model adds to the scores of its network.
-        judging: Other held-out keywords, each with the position of its document. They are used to evaluate the model.
+        validation_keywords: Held-out keywords, each with the position of its document. They are used to choose the
+            weight of the retriever, whose scores the model adds to the scores of its network.
+        test_keywords: Other held-out keywords, each with the position of its document. They are used to evaluate the
+            model.
     """
 
     queries: list[str]
     documents: list[int]
-    choosing: dict[str, int]
-    judging: dict[str, int]
+    validation_keywords: dict[str, int]
+    test_keywords: dict[str, int]
 
 
 def training_pairs(titles: Sequence[str], bodies: Sequence[str], keywords: int, seed: int = 0) -> TrainingPairs:
@@ -52,12 +53,14 @@ def training_pairs(titles: Sequence[str], bodies: Sequence[str], keywords: int, 
         seed: The seed for the choice of held-out keywords.
     """
     keywords_of = [_keywords(title, body)[:keywords] for title, body in zip(titles, bodies, strict=True)]
-    choosing, judging = _hold_out(titles, keywords_of, seed)
-    pairs = TrainingPairs(queries=[], documents=[], choosing=choosing, judging=judging)
+    validation_keywords, test_keywords = _hold_out(titles, keywords_of, seed)
+    pairs = TrainingPairs(
+        queries=[], documents=[], validation_keywords=validation_keywords, test_keywords=test_keywords
+    )
     for document, (title, document_keywords) in enumerate(zip(titles, keywords_of, strict=True)):
         candidates = [title, *document_keywords] if title.strip() else document_keywords
         for query in candidates:
-            if query.lower() not in choosing and query.lower() not in judging:
+            if query.lower() not in validation_keywords and query.lower() not in test_keywords:
                 pairs.queries.append(query)
                 pairs.documents.append(document)
     return pairs
@@ -96,12 +99,12 @@ def _hold_out(
     """
     rng = np.random.default_rng(seed)
     documents_with = Counter(chain.from_iterable(keywords_of))
-    choosing: dict[str, int] = {}
-    judging: dict[str, int] = {}
+    validation_keywords: dict[str, int] = {}
+    test_keywords: dict[str, int] = {}
     for document, (title, keywords) in enumerate(zip(titles, keywords_of, strict=True)):
         # A title is always a training query, so it cannot be held out.
         unique = [keyword for keyword in keywords if documents_with[keyword] == 1 and keyword != title.lower()]
         drawn = rng.permutation(len(unique))[:2] if len(keywords) >= _MIN_TO_HOLD_OUT else ()
-        for held_out, number in zip((choosing, judging), drawn, strict=False):
+        for held_out, number in zip((validation_keywords, test_keywords), drawn, strict=False):
             held_out[unique[number]] = document
-    return choosing, judging
+    return validation_keywords, test_keywords

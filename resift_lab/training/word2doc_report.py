@@ -23,7 +23,7 @@ _DEPTH = 10
 Ranks = dict[str, NDArray[np.int64]]
 
 
-def judge(model: Word2Doc, seed: int = 0) -> dict[str, Any]:
+def evaluate(model: Word2Doc, seed: int = 0) -> dict[str, Any]:
     """Evaluate a word2doc model on keywords that its training did not use, without and with typing errors.
 
     Five systems are compared:
@@ -85,7 +85,7 @@ def _ranks_of_systems(
         rng: The source of random numbers for the typing errors.
 
     Returns:
-        The rank of the correct document of each query, by the name of the system (see :func:`judge`).
+        The rank of the correct document of each query, by the name of the system (see :func:`evaluate`).
     """
     written = [with_noise(query, kind, rng) for query in queries]
     corrected = [" ".join(model.speller.correct(query)) for query in written]
@@ -112,7 +112,7 @@ def _network_ranks(model: Word2Doc, queries: Sequence[str], answers: Sequence[in
     ranks: dict[str, list[NDArray[np.int64]]] = {"word2doc": [], "network": [], "index": []}
     for start in range(0, len(queries), BATCH):
         batch = queries[start : start + BATCH]
-        network, retrieved = model.parts(batch)
+        network, retrieved = model.separate_scores(batch)
         words = np.stack([model.retriever.scores(query) for query in batch])
         systems = {
             "word2doc": network + model.retriever_weight * retrieved,
@@ -156,7 +156,7 @@ def _retriever_ranks(retriever: HashedRetriever, queries: Sequence[str], answers
     """
     ranks = []
     for query, answer in zip(queries, answers, strict=True):
-        position = np.flatnonzero(retriever.best(query, _DEPTH) == answer)
+        position = np.flatnonzero(retriever.best_documents(query, _DEPTH) == answer)
         ranks.append(int(position[0]) + 1 if len(position) else _DEPTH + 1)
     return np.array(ranks)
 

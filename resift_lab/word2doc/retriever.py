@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.encoders.hashed_retriever import HashedRetriever, hashed_counts, spans
+from resift.encoders.hashed_retriever import HashedRetriever, chunk_slices, hashed_counts
 from resift.errors import BadInput
 from resift_lab.corpus import probabilistic_idf
 
@@ -94,7 +94,7 @@ def _bins_in_use(column: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[
         The B distinct bins in ascending order, shape (B,), and the number of documents that contain each bin, shape
         (B,).
     """
-    parts = spans(len(column))
+    parts = chunk_slices(len(column))
     bins = np.unique(np.concatenate([np.unique(column[span]) for span in parts]))
     frequency = np.zeros(len(bins), np.int64)
     for span in parts:
@@ -124,7 +124,7 @@ def _sorted_by_bin(
     postings = np.lib.format.open_memmap(folder / "postings.npy", "w+", np.int32, size)
     values = np.lib.format.open_memmap(folder / "values.npy", "w+", np.float32, size)
     free = offsets[:-1].copy()
-    for span in spans(len(columns["bin"])):
+    for span in chunk_slices(len(columns["bin"])):
         rows = np.searchsorted(bins, columns["bin"][span])
         order = np.argsort(rows, kind="stable")
         rows = rows[order]

@@ -21,7 +21,7 @@ from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations import attach_vectors as attaching
 from resift.query.dsl import COMPACT_FIELD
 from resift.reranker import Config, create_app
-from resift_lab.training.gate import Verdict
+from resift_lab.training.gate import GateResult
 
 __all__ = ["other", "own", "shop"]
 
@@ -258,7 +258,7 @@ def test_a_model_is_adapted_to_the_documents_only_once(
     # these word vectors are smaller than the packaged ones, so the test is faster
     monkeypatch.setattr(attaching, "load_vectors", lambda name: vectors)
     # the shop has too few documents for a verdict
-    monkeypatch.setattr(Verdict, "replaces", lambda verdict, other: True)
+    monkeypatch.setattr(GateResult, "should_replace", lambda verdict, other: True)
     planned = run("attach", shop.name, opensearch_url, "--fields", "title,text", "--dry-run").stdout
     assert f"trained on these documents in seconds or minutes, and saved in {shop.name}-model" in planned
     report = json.loads(run("attach", shop.name, opensearch_url, "--fields", "title,text", "--json").stdout)

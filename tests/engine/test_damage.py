@@ -21,7 +21,7 @@ from resift.encoders.late_interaction import LateInteraction
 from resift.encoders.model import Layers
 from resift.encoders.residual import Residual
 from resift.encoders.tables import quantized
-from resift.encoders.word2doc import NGRAM_DIM, QueryView, Word2Doc, text_keys
+from resift.encoders.word2doc import NGRAM_DIM, QueryEncoder, Word2Doc, text_keys
 from resift.errors import BadInput, CorruptModel, ModelNotFound
 from resift.spelling import Speller
 from resift.vectors.folder import content_hash
@@ -76,7 +76,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "reranker": LateInteraction("late", small, {"fire": floats(3)}),
         "word2doc": Word2Doc(
             ["a", "b", "c"],
-            QueryView(table),
+            QueryEncoder(table),
             build_retriever(TEXTS),
             Speller({"fire": 1, "gun": 1}),
             layers,

@@ -105,7 +105,7 @@ def test_a_search_follows_the_reranker_while_it_is_in_service(
     assert answer["hits"]["hits"][0]["_id"] == "army"
     assert answer["hits"]["hits"][0]["_source"] == {"n": 1}
     assert answer["hits"]["hits"][0]["resift"]["reranker"] == pytest.approx(
-        late.trusted_scores("fire", [TEXTS["army"]])[0], abs=1e-4
+        late.discounted_scores("fire", [TEXTS["army"]])[0], abs=1e-4
     )
     assert resift("reranker", "drop").exit_code == 0
     restart(client)
@@ -123,7 +123,7 @@ def test_the_reranker_multiplies_the_original_scores(
     asked = {"index": index, "query": "fire", **settings}
     hits = post(client, "/v1/search", **asked)["hits"]
     without = post(client, "/v1/search", **asked, method="vectors")["hits"]["hits"]
-    factors = score_factors(late.trusted_scores("fire", [TEXTS[hit["_id"]] for hit in without]), late.alpha)
+    factors = score_factors(late.discounted_scores("fire", [TEXTS[hit["_id"]] for hit in without]), late.alpha)
     expected = {hit["_id"]: hit["_score"] * factor for hit, factor in zip(without, factors, strict=True)}
     assert np.ptp(factors) > 1
     assert {hit["_id"]: hit["_score"] for hit in hits["hits"]} == pytest.approx(expected, rel=1e-4)
@@ -144,7 +144,7 @@ def test_a_query_of_unknown_words_is_not_reranked(
         )
         assert hits["resift"]["method"] == "late"
         assert [hit["_id"] for hit in hits["hits"]["hits"]] == [hit["_id"] for hit in without["hits"]["hits"]]
-    half = late.trusted_scores("fire zzz", ["fire zzz", "zzz fire zzz"])
+    half = late.discounted_scores("fire zzz", ["fire zzz", "zzz fire zzz"])
     assert 0 < half.max() < late.scores("fire zzz", ["fire zzz"])[0]
 
 

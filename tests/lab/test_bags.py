@@ -15,7 +15,7 @@ from resift.encoders.bags import Bag, read_bag
 from resift.errors import BadInput
 from resift.vectors.similarity import unit_rows
 from resift_lab.commands.train import train as train_commands
-from resift_lab.training.bags import BagRun, read_labelled_bags, train_bags
+from resift_lab.training.bags import BagTraining, read_labelled_bags, train_bags
 from resift_lab.training.labels import class_shares
 from resift_lab.training.options import BagOptions
 from resift_lab.training.rnbof import Bags
@@ -47,8 +47,8 @@ def test_regions_tell_classes_apart_that_have_the_same_vectors() -> None:
 
 def test_the_exported_model_encodes_as_the_network() -> None:
     bags, labels = swapped_regions()
-    run = BagRun(Bags(bags), class_shares(labels)[1], SMALL)
-    run.epoch()
+    run = BagTraining(Bags(bags), class_shares(labels)[1], SMALL)
+    run.train_epoch()
     vectors, faults = run.network.export("patches", {}).encode_bags([[r.tolist() for r in bag] for bag in bags])
     np.testing.assert_allclose(vectors, unit_rows(run.network.encode(run.bags)), atol=1e-5)
     assert faults == {}

@@ -27,7 +27,7 @@ from resift_lab.training.distill import (
 )
 from resift_lab.training.fitting import FitOptions
 from resift_lab.training.principal import principal_components
-from resift_lab.training.refine import RefineOptions, _fitted, procrustes_map, refine, sentences
+from resift_lab.training.refine import RefineOptions, _fit_sentences, draw_sentences, procrustes_map, refine
 from resift_lab.training.transformer import Transformer
 
 WORDS = ["the", "of", "ship", "ships", "harbour", "sea", "wind", "sail", "rope", "mast", "deck", "port"]
@@ -217,19 +217,19 @@ def test_sentences_are_split_cleaned_and_drawn() -> None:
         "The ship left the harbour. Too short. >> quoted line of some words\n\nwrite to me@sea.org about the sails\n\nA"
     )
     text += " b c d e"
-    found = sentences([[text, text]], 10, np.random.default_rng(0))
+    found = draw_sentences([[text, text]], 10, np.random.default_rng(0))
     assert sorted(found) == ["A b c d e", "The ship left the harbour."]
-    assert len(sentences([[text]], 1, np.random.default_rng(0))) == 1
+    assert len(draw_sentences([[text]], 1, np.random.default_rng(0))) == 1
 
 
 def test_sentences_are_drawn_from_all_sources_in_turn() -> None:
     large, small = ([f"{name} number {i} of many" for i in range(count)] for name, count in (("l", 100), ("s", 4)))
     for sources in ([large, small], [small, large]):
-        found = sentences(sources, 10, np.random.default_rng(0))
+        found = draw_sentences(sources, 10, np.random.default_rng(0))
         assert sorted(text for text in found if text[0] == "s") == small
         assert len(set(found)) == 10
-    assert sentences([small, small], 10, np.random.default_rng(0)) != small
-    assert len(sentences([small, small], 10, np.random.default_rng(0))) == 4
+    assert draw_sentences([small, small], 10, np.random.default_rng(0)) != small
+    assert len(draw_sentences([small, small], 10, np.random.default_rng(0))) == 4
 
 
 def test_fitting_brings_texts_cosines_closer_to_the_teachers_in_a_space_of_its_own() -> None:
@@ -248,7 +248,7 @@ def test_fitting_brings_texts_cosines_closer_to_the_teachers_in_a_space_of_its_o
         units = unit_rows(np.stack([table[pick].sum(0) for pick in picks[600:]]))
         return float(((units @ units.T - wanted[600:] @ wanted[600:].T) ** 2).mean())
 
-    rows, weights = _fitted(start, texts[:600], wanted[:600], FitOptions(epochs=60, rate=0.03))
+    rows, weights = _fit_sentences(start, texts[:600], wanted[:600], FitOptions(epochs=60, rate=0.03))
     assert error(rows, weights) < 0.3 * error(start.rows(), start.weights)
 
 

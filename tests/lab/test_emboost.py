@@ -21,7 +21,7 @@ from resift.errors import BadInput, DimensionMismatch
 from resift_lab.corpus import DocumentFrequencies
 from resift_lab.evaluation.protocol import run_retrieval
 from resift_lab.evaluation.system import Encoder
-from resift_lab.training.emboost import _Network, _triplet_loss, export, first_words, padded, train
+from resift_lab.training.emboost import _Network, _triplet_loss, export, first_words, padded_word_vectors, train
 from resift_lab.training.judged_queries import JudgedQueries
 from resift_lab.training.options import EmBoostOptions
 from resift_lab.vectors.mixture import mix_vectors
@@ -43,7 +43,7 @@ def test_the_exported_model_equals_the_network(kind: str, layers: int, mixed: Wo
     rows = mixed.rows() * mixed.weights[:, None]
     rows /= np.linalg.norm(rows, axis=1).mean()
     with torch.no_grad():
-        expected = network(*padded(rows, first_words(mixed, texts))).numpy()
+        expected = network(*padded_word_vectors(rows, first_words(mixed, texts))).numpy()
     model = export(mixed, network, options)
     np.testing.assert_allclose(model.encode(texts), expected, atol=1e-4)
     np.testing.assert_array_equal(model.encode_one(texts[1]), model.encode([texts[1]])[0])

@@ -10,7 +10,7 @@ from resift.contracts.tuning import Tuning
 from resift.encoders.tables import build_table
 from resift.vectors.weights import DEFAULT_ALPHA
 from resift_lab.log_replay.tuning import Values, choose
-from resift_lab.training.gate import Gate, Verdict
+from resift_lab.training.gate import Gate, GateResult
 
 SUBJECTS, SIZE = 60, 10
 LETTERS = "abcdefghij"
@@ -42,39 +42,39 @@ def gate() -> Gate:
 
 
 def test_vectors_with_similar_words_of_a_subject_pass_the_gate(gate: Gate) -> None:
-    verdict = gate.judge(model(meaning=True))
-    assert verdict.helps
-    assert verdict.alpha == pytest.approx(DEFAULT_ALPHA)
-    assert verdict.with_vectors.mean() > verdict.text_only.mean()
-    assert verdict.p < 0.05
+    result = gate.judge(model(meaning=True))
+    assert result.improves_ranking
+    assert result.alpha == pytest.approx(DEFAULT_ALPHA)
+    assert result.ndcg_with_vectors.mean() > result.ndcg_bm25.mean()
+    assert result.p < 0.05
 
 
 def test_random_vectors_do_not_pass_the_gate(gate: Gate) -> None:
-    verdict = gate.judge(model(meaning=False))
-    assert not verdict.helps
-    assert verdict.alpha == 0
+    result = gate.judge(model(meaning=False))
+    assert not result.improves_ranking
+    assert result.alpha == 0
 
 
 def test_a_model_replaces_another_if_it_is_better() -> None:
     text, rng = np.full(50, 0.2), np.random.default_rng(0)
-    better, worse = (Verdict(0.2, mean + rng.normal(0, 0.01, 50), text, 0.01) for mean in (0.6, 0.4))
-    useless = Verdict(0.0, text, text, 1.0)
-    assert better.replaces(worse)
-    assert not worse.replaces(better)
-    assert worse.replaces(useless)
-    assert not useless.replaces(worse)
+    better, worse = (GateResult(0.2, mean + rng.normal(0, 0.01, 50), text, 0.01) for mean in (0.6, 0.4))
+    useless = GateResult(0.0, text, text, 1.0)
+    assert better.should_replace(worse)
+    assert not worse.should_replace(better)
+    assert worse.should_replace(useless)
+    assert not useless.should_replace(worse)
 
 
 def test_few_documents_are_too_few_only_without_a_significant_difference() -> None:
     text = np.full(10, 0.5)
-    assert Verdict(0.0, text, text, 1.0).reason == "10 documents are too few to tell"
+    assert GateResult(0.0, text, text, 1.0).explanation == "10 documents are too few to tell"
     reason = "nDCG@10 of 10 held-out documents 0.500 by the text alone, 0.600 with vectors, p 0.0020"
-    assert Verdict(0.5, text + 0.1, text, 0.002).reason == reason
+    assert GateResult(0.5, text + 0.1, text, 0.002).explanation == reason
 
 
 def test_documents_with_too_few_words_give_no_verdict() -> None:
-    verdict = Gate([["the", "of"], ["and"], ["sea"]], range(3)).judge(model(meaning=True))
-    assert (verdict.alpha, verdict.p) == (0.0, 1.0)
+    result = Gate([["the", "of"], ["and"], ["sea"]], range(3)).judge(model(meaning=True))
+    assert (result.alpha, result.p) == (0.0, 1.0)
 
 
 def worth(gain: float, rng: np.random.Generator, noise: float = 0.05) -> Values:

@@ -19,7 +19,14 @@ from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 from resift_lab.corpus import sparse_counts
 from resift_lab.training.device import Device
-from resift_lab.training.pairs import Pair, PairOptions, _passages, _with_unseen, read_pairs, train_on_pairs
+from resift_lab.training.pairs import (
+    Pair,
+    PairOptions,
+    _draw_passages,
+    _move_untrained_words,
+    read_pairs,
+    train_on_pairs,
+)
 from resift_lab.training.transformer import Transformer
 
 TOPICS = 20
@@ -110,7 +117,7 @@ def test_unseen_words_follow_a_rotation_of_the_trained_words(start: WordVectors)
     turn, _ = np.linalg.qr(np.random.default_rng(1).normal(size=(16, 16)))
     rotated = unit_rows(rows @ turn).astype(np.float32)
     trained = np.where(np.arange(len(start)) % 4 == 0, 0.0, 1.0)
-    result = _with_unseen(start, np.where(trained[:, None] > 0, rotated, rows), trained)
+    result = _move_untrained_words(start, np.where(trained[:, None] > 0, rotated, rows), trained)
     assert (result[trained > 0] == rotated[trained > 0]).all()
     assert ((result * rotated).sum(axis=1) > 0.99).all()
 
@@ -175,7 +182,7 @@ def test_passages_imitate_the_teacher(start: WordVectors, teacher: Transformer) 
 
 def test_passages_are_queries_and_the_beginnings_of_documents(start: WordVectors) -> None:
     pairs = [(query, f"{document} {'qav ' * 60}") for query, document in topic_pairs(40, seed=0)]
-    passages = _passages(start, [[*pairs, ("unknown", "words")], pairs[:3]], replace(OPTIONS, passage_limit=30))
+    passages = _draw_passages(start, [[*pairs, ("unknown", "words")], pairs[:3]], replace(OPTIONS, passage_limit=30))
     assert 2 * (30 + 3 - 1) <= len(passages) <= 2 * (30 + 3)
     assert {len(text.split()) for text in passages} == {3, 48}, "passages without known words are left out"
 

@@ -66,8 +66,8 @@ def test_scores_follow_the_formula(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     wanted = Counter(terms(query))
     expected = [sum(weight(bag, term) * weight(wanted, term) for term in wanted if term in bag) for bag in bags]
     np.testing.assert_allclose(retriever.scores(query), expected, rtol=1e-5)
-    assert retriever.best(query, 2).tolist() == np.argsort(-np.array(expected), kind="stable")[:2].tolist()
-    assert retriever.best("Atlantis", 3).tolist() == retriever.best("", 3).tolist() == []
+    assert retriever.best_documents(query, 2).tolist() == np.argsort(-np.array(expected), kind="stable")[:2].tolist()
+    assert retriever.best_documents("Atlantis", 3).tolist() == retriever.best_documents("", 3).tolist() == []
     assert isinstance(retriever.postings, np.memmap)
 
 

@@ -25,12 +25,12 @@ from resift_lab.commands.served_search import ServedSearch
 from resift_lab.commands.train_self import adapt_files, self_command
 from resift_lab.evaluation.feedback.bench import BenchOptions, FeedbackBench
 from resift_lab.evaluation.registry import build_system
-from resift_lab.training.contrastive import fit, info_nce_gradients
+from resift_lab.training.contrastive import fit_contrastive, info_nce_gradients
 from resift_lab.training.documents import Documents, sample_words
-from resift_lab.training.gate import Gate, Verdict
+from resift_lab.training.gate import Gate, GateResult
 from resift_lab.training.options import AdaptOptions
-from resift_lab.training.self_supervised import adapt, adapt_if_better, export, export_mixture, with_dimensions
-from resift_lab.training.spectral import original_rows, rows_from_corpus, rows_from_vectors, side_by_side
+from resift_lab.training.self_supervised import adapt, adapt_if_better, export, export_mixture, truncated_model
+from resift_lab.training.spectral import concatenate_sources, initial_vectors, look_up_vectors, lsi_vectors
 from resift_lab.training.systems import Adapted, learners
 
 TOPICS = [[f"sea{i}" for i in range(30)], [f"law{i}" for i in range(30)]]
@@ -67,9 +67,9 @@ def passing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let adapted models pass the gate, because two topics are too few to distinguish documents."""
     text, judged = np.zeros(20), iter([0.0, 1.0] * 3)
 
-    def judge(gate: Gate, model: Model) -> Verdict:
+    def judge(gate: Gate, model: Model) -> GateResult:
         value = next(judged)
-        return Verdict(value and DEFAULT_ALPHA, np.full(20, value), text, 0.01)
+        return GateResult(value and DEFAULT_ALPHA, np.full(20, value), text, 0.01)
 
     monkeypatch.setattr(Gate, "judge", judge)
 
@@ -113,10 +113,12 @@ def test_the_same_seed_gives_the_same_model(adapted: Model, table: WordVectors, 
 def test_the_export_encodes_as_the_training(table: WordVectors) -> None:
     texts = documents(80, 4)[0]
     corpus = Documents(sample_words(texts, 100, 0))
-    given = rows_from_vectors(corpus, table, 0)
-    rows, weights = fit(corpus, side_by_side(corpus, [given, rows_from_corpus(corpus, 8, 0)]), corpus.idf, FAST)
+    given = initial_vectors(corpus, table, 0)
+    rows, weights = fit_contrastive(
+        corpus, concatenate_sources(corpus, [given, lsi_vectors(corpus, 8, 0)]), corpus.idf, FAST
+    )
     model = export(corpus, rows, weights, table, AdaptOptions(dim=24))
-    means = corpus.means(rows, weights)
+    means = corpus.mean_vectors(rows, weights)
     centred = means - means.mean(axis=0)
     trained = centred / np.linalg.norm(centred, axis=1, keepdims=True)
     served = model.encode(texts)
@@ -127,13 +129,13 @@ def test_the_export_encodes_as_the_training(table: WordVectors) -> None:
 def test_a_mixture_compares_by_the_mean_of_both_cosines(table: WordVectors) -> None:
     texts = documents(80, 4)[0]
     corpus = Documents(sample_words(texts, 100, 0))
-    rows, weights = rows_from_vectors(corpus, table, 0), corpus.idf
+    rows, weights = initial_vectors(corpus, table, 0), corpus.idf
     options = AdaptOptions(mixed=True, dim=32)
     model = export_mixture(corpus, rows, weights, table, options)
     assert (model.dim, model.blocks, model.max_alpha) == (32, 2, ADAPTED_MAX_ALPHA)
     trained = export(corpus, rows, weights, table, AdaptOptions(dim=16)).encode(texts)
-    original, original_weights = original_rows(corpus, corpus.words, table, 0)
-    means = corpus.means(original, original_weights)
+    original, original_weights = look_up_vectors(corpus, corpus.words, table, 0)
+    means = corpus.mean_vectors(original, original_weights)
     centred = unit_rows(means - means.mean(axis=0))
     served = model.encode(texts)
     expected = (trained @ trained.T + centred @ centred.T) / 2
@@ -144,7 +146,7 @@ def test_a_mixture_compares_by_the_mean_of_both_cosines(table: WordVectors) -> N
 def test_original_rows_are_those_of_the_table(table: WordVectors) -> None:
     corpus = Documents(sample_words(documents(80, 4)[0], 100, 0))
     words = [*corpus.words, "elsewhere"]
-    rows, weights = original_rows(corpus, words, table, 0)
+    rows, weights = look_up_vectors(corpus, words, table, 0)
     known = [position for position, word in enumerate(words) if word not in MISSING]
     table_rows = [table.index[words[position]] for position in known]
     np.testing.assert_array_equal(rows[known], table.rows(table_rows))
@@ -197,9 +199,9 @@ def test_fewer_dimensions_are_used_if_they_rank_as_well(
 ) -> None:
     values = iter([0.0, 1.0, value])  # of the untrained vectors, the adapted vectors, and their first dimensions
 
-    def judge(gate: Gate, model: Model) -> Verdict:
+    def judge(gate: Gate, model: Model) -> GateResult:
         mean = next(values)
-        return Verdict(mean and DEFAULT_ALPHA, np.full(20, mean), np.zeros(20), 0.01)
+        return GateResult(mean and DEFAULT_ALPHA, np.full(20, mean), np.zeros(20), 0.01)
 
     monkeypatch.setattr(Gate, "judge", judge)
     model = adapt(documents(160, 2)[0], table, FAST, small_dim=8)
@@ -211,7 +213,7 @@ def test_fewer_dimensions_are_used_if_they_rank_as_well(
 def test_the_first_dimensions_are_those_of_a_smaller_model(table: WordVectors, mixed: bool) -> None:
     texts, options = documents(60, 3)[0], replace(FAST, mixed=mixed)
     large, small = (adapt(documents(160, 2)[0], table, replace(options, dim=dim)) for dim in (16, 8))
-    vectors, expected = with_dimensions(large, 8).encode(texts), small.encode(texts)
+    vectors, expected = truncated_model(large, 8).encode(texts), small.encode(texts)
     np.testing.assert_allclose(vectors @ vectors.T, expected @ expected.T, atol=0.02)
 
 

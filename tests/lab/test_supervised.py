@@ -21,13 +21,13 @@ from resift.errors import BadInput
 from resift.feedback.mask import spherical_entropy
 from resift_lab.commands.train import train as train_commands
 from resift_lab.evaluation.data import read_labelled
-from resift_lab.training.boew import RoBoew, class_means, entropy
+from resift_lab.training.boew import RoBoew, class_means, cluster_entropy
 from resift_lab.training.documents import segment_counts
 from resift_lab.training.labels import class_shares, hold_out
 from resift_lab.training.options import ENTROPIES, RnBofOptions, RoBoewOptions
 from resift_lab.training.rnbof import untrained_network
-from resift_lab.training.supervised import _Run, train
-from resift_lab.training.vocabulary import vocabulary
+from resift_lab.training.supervised import _TrainingRun, train
+from resift_lab.training.vocabulary import initial_vocabulary
 
 GREEK = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
 FRUIT = ["apple", "banana", "cherry", "date", "elder", "fig", "grape", "lemon", "mango", "olive"]
@@ -89,7 +89,7 @@ def test_entropy_and_gradient_equal_plain_numpy(m: float) -> None:
     leaf, targets = torch.tensor(mask, requires_grad=True), torch.eye(2, dtype=torch.float64)[labels]
     np.testing.assert_allclose(class_means(z, targets.numpy()), centres, rtol=1e-5)
     settings = RoBoewOptions(fuzziness=m, tied=False)
-    loss = entropy(leaf * torch.tensor(z), targets, torch.tensor(centres), settings)
+    loss = cluster_entropy(leaf * torch.tensor(z), targets, torch.tensor(centres), settings)
     loss.backward()
     assert loss.item() == pytest.approx(value, rel=1e-9)
     assert leaf.grad is not None
@@ -109,9 +109,9 @@ def test_soft_and_tied_entropy_of_three_classes_written_out(kind: str) -> None:
     expected = -(h * np.log(h / w.sum(axis=0))).sum() / 7
     tensors = [torch.tensor(array) for array in (s, targets, centres)]
     settings = {"fuzziness": 0.3, "entropy": kind}
-    assert entropy(*tensors, RoBoewOptions(**settings, tied=False)).item() == pytest.approx(expected)
+    assert cluster_entropy(*tensors, RoBoewOptions(**settings, tied=False)).item() == pytest.approx(expected)
     tied = -(targets * np.log(w)).sum() / 7
-    assert entropy(*tensors, RoBoewOptions(**settings)).item() == pytest.approx(tied)
+    assert cluster_entropy(*tensors, RoBoewOptions(**settings)).item() == pytest.approx(tied)
     assert tied > expected
 
 
@@ -132,7 +132,7 @@ def test_zero_vectors_and_empty_clusters_give_finite_gradients() -> None:
     for settings in KINDS.values():
         for values, centres in [(torch.zeros(3, 2), torch.zeros(2, 2)), (torch.eye(2)[[0, 0, 0]], 99 * torch.eye(2))]:
             s = values.clone().requires_grad_()
-            entropy(s, torch.eye(2)[[0, 1, 1]], centres, replace(settings, fuzziness=0.001)).backward()
+            cluster_entropy(s, torch.eye(2)[[0, 1, 1]], centres, replace(settings, fuzziness=0.001)).backward()
             assert s.grad is not None
             assert torch.isfinite(s.grad).all()
 
@@ -155,7 +155,7 @@ def test_exported_model_equals_the_network(
     tmp_path: Path, table: WordVectors, corpus: tuple[list[str], list[str]], kind: str
 ) -> None:
     texts, options = corpus[0], KINDS[kind]
-    start = vocabulary(texts, table, 2, 0)
+    start = initial_vocabulary(texts, table, 2, 0)
     network = untrained_network(start, options)
     with torch.no_grad():
         for value in network.parameters():
@@ -181,11 +181,11 @@ def test_published_training_has_equal_weights_fixed_centres_and_constant_rates(
     model, _ = trained("ro-boew, published")
     np.testing.assert_array_equal(model.table.weights, np.ones(len(model.table), np.float32))
     texts, labels = corpus
-    run = _Run(texts, class_shares(labels)[1], table, KINDS["ro-boew, published"])
+    run = _TrainingRun(texts, class_shares(labels)[1], table, KINDS["ro-boew, published"])
     centres, rates = run.centres.detach().clone(), [group["lr"] for group in run.optimizers[0].param_groups]
     before = run.network.encode(run.counts)
     for _ in range(2):
-        run.epoch(lambda documents: None)
+        run.train_epoch(lambda documents: None)
     assert not np.array_equal(run.network.encode(run.counts), before)
     torch.testing.assert_close(run.centres, centres, rtol=0, atol=0, check_stride=False)
     assert [group["lr"] for group in run.optimizers[0].param_groups] == rates
@@ -196,7 +196,7 @@ def test_published_training_has_equal_weights_fixed_centres_and_constant_rates(
 def test_a_step_touches_only_the_batch_s_words(
     table: WordVectors, corpus: tuple[list[str], list[str]], kind: str
 ) -> None:
-    start = vocabulary(corpus[0], table, 2, 0)
+    start = initial_vocabulary(corpus[0], table, 2, 0)
     network = untrained_network(start, KINDS[kind])
     counts = segment_counts(
         Model("", start, "mean", "cosine", Layers(segments=network.segments)), ["apple banana apple"]
@@ -280,9 +280,9 @@ def test_held_out_is_stratified_and_spares_single_documents() -> None:
 
 def test_vocabulary_start(table: WordVectors) -> None:
     texts = ["mango bananas xyz xyz once", "mango banana xyz"]
-    start = vocabulary(texts, table, 2, 0)
+    start = initial_vocabulary(texts, table, 2, 0)
     assert start.words == ["xyz", "mango"]
-    start = vocabulary(texts, table, 1, 0)
+    start = initial_vocabulary(texts, table, 1, 0)
     rows, unit = start.rows(), table.rows()[table.index["banana"]]
     np.testing.assert_allclose(rows[start.index["bananas"]], unit / np.linalg.norm(unit), rtol=1e-5)
     assert 0 < np.linalg.norm(rows[start.index["xyz"]]) < 0.1
@@ -411,7 +411,7 @@ def test_bad_files(tmp_path: Path, content: str, message: str) -> None:
 
 def test_parameters_follow_the_paper(table: WordVectors, corpus: tuple[list[str], list[str]]) -> None:
     """Test that V, X, r and σ are trained, and that RN-BoF has a width for each codeword and a head (S · K, R)."""
-    start = vocabulary(corpus[0], table, 2, 0)
+    start = initial_vocabulary(corpus[0], table, 2, 0)
     assert isinstance(untrained_network(start, RoBoewOptions(codewords=6)), RoBoew)
     head = untrained_network(start, RnBofOptions(codewords=6, size=5, segments=2))
     assert tuple(head.head.shape) == (12, 5)
@@ -426,7 +426,7 @@ def test_parameters_follow_the_paper(table: WordVectors, corpus: tuple[list[str]
         counts = segment_counts(Model("", start, "mean", "cosine", Layers(segments=network.segments)), corpus[0])
         targets = torch.from_numpy(class_shares(corpus[1])[1])
         centres = torch.from_numpy(class_means(network.encode(counts), targets.numpy()))
-        entropy(network(counts), targets, centres, kind).backward()
+        cluster_entropy(network(counts), targets, centres, kind).backward()
         trained = {name: value for name, value in network.named_parameters() if value.requires_grad}
         # the paper has no word weights
         assert before.keys() - trained.keys() == ({"log_weights"} if kind.published else set())

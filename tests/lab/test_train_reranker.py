@@ -27,7 +27,7 @@ from resift_lab.evaluation.served import Hits, Served, served_by
 from resift_lab.evaluation.system import Encoder
 from resift_lab.fingerprints import fingerprints, fingerprints_in
 from resift_lab.training.judged_queries import bm25_candidates
-from resift_lab.training.late_interaction import Trainer
+from resift_lab.training.late_interaction import RerankerTrainer
 from resift_lab.training.late_interaction_selection import ALPHAS, smallest_good_alpha, train_reranker
 from resift_lab.training.options import LateInteractionOptions
 from resift_lab.vectors.mixture import mix_vectors
@@ -109,7 +109,7 @@ def test_the_gradient_equals_the_derivative_of_the_loss(mixed: WordVectors) -> N
     held = start.prepare(found.documents)
     start.parameters = replace(start.parameters, threshold=0.02)
     given = (held, found.queries, [list(g) for g in found.grades], bm25_candidates(found, 20), options())
-    trainer = Trainer(start, *given)
+    trainer = RerankerTrainer(start, *given)
     parameters, gradient = trainer.parameters, trainer.gradient
     shifts = parameters.shifts
     shifts += np.random.default_rng(2).normal(size=shifts.shape).astype(np.float32) * 0.1
@@ -160,7 +160,7 @@ def test_the_same_seed_gives_the_same_reranker(mixed: WordVectors) -> None:
     held, hard = start.prepare(found.documents), bm25_candidates(found, 20)
     relevant = [list(grades) for grades in found.grades]
     first, again, other = (
-        Trainer(start, held, found.queries, relevant, hard, options(epochs=1, seed=seed)).fit().hash
+        RerankerTrainer(start, held, found.queries, relevant, hard, options(epochs=1, seed=seed)).fit().hash
         for seed in (1, 1, 2)
     )
     assert first == again != other
@@ -231,10 +231,10 @@ def test_queries_without_relevant_documents_or_negatives_are_refused(mixed: Word
     start = untrained_reranker(mixed, found.documents)
     held = start.prepare(found.documents)
     with pytest.raises(BadInput, match="has no relevant document"):
-        Trainer(start, held, ["when s0a"], [[]], [np.arange(5)], options()).fit()
+        RerankerTrainer(start, held, ["when s0a"], [[]], [np.arange(5)], options()).fit()
     with pytest.raises(BadInput, match="all candidates of query"):
-        Trainer(start, held, ["when s0a"], [[0, 1]], [np.array([1, 0])], options()).fit()
-    nothing = Trainer(start, held, ["?", "unheard of"], [[0], [1]], [np.arange(5)] * 2, options()).fit()
+        RerankerTrainer(start, held, ["when s0a"], [[0, 1]], [np.array([1, 0])], options()).fit()
+    nothing = RerankerTrainer(start, held, ["?", "unheard of"], [[0], [1]], [np.arange(5)] * 2, options()).fit()
     np.testing.assert_allclose(unit_rows(nothing.table.rows()), start.table.rows(), atol=1e-6)
 
 

@@ -21,7 +21,7 @@ from resift.ingest.readers import read_records
 from resift_lab.training.options import Word2DocOptions
 from resift_lab.training.word2doc import sample_negatives, train
 from resift_lab.training.word2doc_pairs import training_pairs
-from resift_lab.training.word2doc_report import judge
+from resift_lab.training.word2doc_report import evaluate
 from resift_lab.word2doc.documents import TitledTexts, titled_texts
 from resift_lab.word2doc.keywords import NOISES
 
@@ -59,11 +59,11 @@ def test_held_out_keywords_are_never_trained_on() -> None:
     documents = corpus()
     pairs = training_pairs(documents.titles, documents.bodies, 6)
     learnt = {query.lower() for query in pairs.queries}
-    assert len(pairs.judging) > 30
-    assert not learnt & pairs.judging.keys()
-    assert not learnt & pairs.choosing.keys()
-    assert not pairs.choosing.keys() & pairs.judging.keys()
-    for keyword, place in pairs.judging.items():
+    assert len(pairs.test_keywords) > 30
+    assert not learnt & pairs.test_keywords.keys()
+    assert not learnt & pairs.validation_keywords.keys()
+    assert not pairs.validation_keywords.keys() & pairs.test_keywords.keys()
+    for keyword, place in pairs.test_keywords.items():
         assert keyword in f"{documents.titles[place]} {documents.bodies[place]}".lower()
     assert set(pairs.documents) == set(range(len(documents.ids)))
 
@@ -84,10 +84,10 @@ def test_the_exported_model_equals_the_network(vectors: WordVectors) -> None:
     model, _ = train(corpus(), vectors, SMALL)
     layers = {name: np.asarray(value, np.float64) for name, value in model.layers.items()}
     query = "kalomi nerpostu"
-    network, retrieved = model.parts([query])
+    network, retrieved = model.separate_scores([query])
     read = " ".join(model.speller.correct(query))
-    joined = model.view.encode([read]) @ layers["query"] + layers["query_bias"]
-    context = model.retriever.best(read, CONTEXT)
+    joined = model.query_encoder.encode([read]) @ layers["query"] + layers["query_bias"]
+    context = model.retriever.best_documents(read, CONTEXT)
     joined = (joined + layers["embeddings"][context].sum(axis=0)) / (1 + CONTEXT)
     hidden = np.maximum(joined @ layers["hidden"] + layers["hidden_bias"], 0)
     np.testing.assert_allclose(network, hidden @ layers["output"].T + layers["output_bias"], atol=1e-4)
@@ -95,20 +95,20 @@ def test_the_exported_model_equals_the_network(vectors: WordVectors) -> None:
 
 
 def test_word2doc_beats_the_retriever_on_typing_errors(trained: Word2Doc) -> None:
-    report = judge(trained)
+    report = evaluate(trained)
     assert set(report["kinds"]) == set(NOISES)
     noisy = report["noisy"]
     assert noisy["word2doc@1"] > 1.5 * noisy["retriever@1"]
     assert noisy["wins"] - noisy["losses"] == pytest.approx(
         (noisy["word2doc@1"] - noisy["retriever@1"]) * 4 * report["queries"]
     )
-    assert judge(trained) == report
+    assert evaluate(trained) == report
 
 
 def test_titles_are_trained_on(vectors: WordVectors) -> None:
     documents = corpus()
     model, _ = train(documents, vectors, Word2DocOptions(hidden=32, epochs=30, batch=32, keywords=6, rounds=1))
-    network, _ = model.parts(documents.titles)
+    network, _ = model.separate_scores(documents.titles)
     assert (network.argmax(axis=1) == np.arange(len(documents.ids))).mean() > 0.5
     assert model.predict(documents.titles[3], 2)[0][0] == documents.ids[3]
 
@@ -157,7 +157,7 @@ def test_vectors_rank_the_documents_of_the_training_as_the_network_does(trained:
     vectors = trained.encode(texts_of(documents))
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
     queries = [*documents.titles[:5], "kalomi", "nerpostu zanbrl"]
-    network, _ = trained.parts(queries)
+    network, _ = trained.separate_scores(queries)
     for row, query in zip(network, queries, strict=True):
         vector = trained.encode_query(query)
         np.testing.assert_allclose(np.linalg.norm(vector), 1, rtol=1e-5)

@@ -88,11 +88,13 @@ def test_only_the_beginning_of_a_text_is_read(model: LateInteraction) -> None:
 
 def test_trusted_scores_are_reduced_by_unknown_query_words(model: LateInteraction) -> None:
     documents = ["qux fire", "qux", "fire"]
-    assert model.trusted_scores("fire bush", documents).tolist() == model.scores("fire bush", documents).tolist()
+    assert model.discounted_scores("fire bush", documents).tolist() == model.scores("fire bush", documents).tolist()
     assert (
-        model.trusted_scores("qux quux", documents).tolist()
-        == model.trusted_scores("", documents).tolist()
+        model.discounted_scores("qux quux", documents).tolist()
+        == model.discounted_scores("", documents).tolist()
         == [0, 0, 0]
     )
     known = 2 / (2 + model.table.unknown_weight)
-    np.testing.assert_allclose(model.trusted_scores("fire qux", documents), known * model.scores("fire qux", documents))
+    np.testing.assert_allclose(
+        model.discounted_scores("fire qux", documents), known * model.scores("fire qux", documents)
+    )

@@ -211,7 +211,7 @@ class CollectionScorer:
         Returns:
             The reranker's scores, shape (Q, N), float32.
         """
-        norms = self.model._length_norms(self.prepared)
+        norms = self.model._length_divisors(self.prepared)
         scores = np.zeros((len(queries), len(norms)), np.float32)
         for line, query in zip(scores, queries, strict=True):
             words = list(dict.fromkeys(tokenize(query)))

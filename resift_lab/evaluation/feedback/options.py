@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from resift.errors import BadInput
-from resift_lab.training.options import at_least
+from resift_lab.training.options import check_minimum
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,6 @@ class FeedbackOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        at_least(1, self, "queries", "judgements", "rounds")
+        check_minimum(1, self, "queries", "judgements", "rounds")
         if not 0 <= self.noise <= 1:
             raise BadInput(f"noise {self.noise} is out of range", value=self.noise, expected="a number from 0 to 1")
