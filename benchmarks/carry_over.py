@@ -137,7 +137,7 @@ def changed() -> None:
                 for turn in conversation:
                     query += 1
                     if marked and any(grade > 0 for grade in turn.grades.values()):
-                        in_session, plain = bench.served(query, [*marked.values()]), bench.served(query)
+                        in_session, plain = bench.search_scores(query, [*marked.values()]), bench.search_scores(query)
                         gains.append(100 * (ndcg(in_session, turn, ()) - ndcg(plain, turn, ())))
             error = np.std(gains) / len(gains) ** 0.5
             print(f"{name} {kind} {len(gains)} turns {np.mean(gains):+.2f} ± {error:.2f}", flush=True)

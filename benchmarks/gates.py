@@ -37,8 +37,8 @@ from resift_lab.evaluation.baselines.late_interaction import SPELLING, select_do
 from resift_lab.evaluation.data import Collection, block_split, read_collection, with_queries
 from resift_lab.evaluation.data.parts import SplitCollection
 from resift_lab.evaluation.metrics import ndcg_at
-from resift_lab.evaluation.served import Served, served_by
-from resift_lab.evaluation.system import Encoder, Taught
+from resift_lab.evaluation.served import Served, search_function
+from resift_lab.evaluation.system import Encoder, TeacherAndStudent
 from resift_lab.training.late_interaction_selection import train_reranker
 from resift_lab.training.options import AdaptOptions, LateInteractionOptions, QueryOptions
 from resift_lab.training.queries import EncodedDocuments, set_similarity_weights, train_queries
@@ -67,8 +67,8 @@ def searches(collection: Collection, model: Model, alpha: float, documents: np.n
     """Return a function that searches with the vectors of a model and the weight ``alpha``."""
     system = Encoder(model.encode, "cosine", model.table, alpha, max(alpha, model.max_alpha))
     if documents is not None:
-        system = Taught(lambda _: documents, system)
-    return served_by(ServedSearch, system, collection.documents)
+        system = TeacherAndStudent(lambda _: documents, system)
+    return search_function(ServedSearch, system, collection.documents)
 
 
 def figure(collection: Collection, model: Model, alpha: float, documents: np.ndarray | None = None) -> float:

@@ -40,7 +40,7 @@ from resift_lab.evaluation.data import Collection, read_collection
 from resift_lab.evaluation.metrics import ndcg_at
 from resift_lab.evaluation.registry import build_system
 from resift_lab.evaluation.significance import bootstrap_mean
-from resift_lab.training.systems import learners
+from resift_lab.training.systems import system_builders
 
 COLLECTIONS = ("cranfield", "cisi", "medline", "vaswani", "chorus")
 CONDENSED = ("chorus", "dl19-pool", "csfcube")
@@ -148,7 +148,7 @@ def vectors_of(name: str, collection: Collection) -> tuple[dict[str, Any], dict[
     files = [folder / "minilm" / f"{name}.npz" for folder in (Path(os.environ["RESIFT_DATA"]), Path(".resift"))]
     path = next((file for file in files if file.exists()), files[1])
     if not path.exists():
-        model = build_system(f"st:{os.environ['RESIFT_ST']}", learners=learners())
+        model = build_system(f"st:{os.environ['RESIFT_ST']}", system_builders=system_builders())
         path.parent.mkdir(parents=True, exist_ok=True)
         np.savez(
             path,

@@ -43,7 +43,7 @@ def row(name: str) -> list[float]:
     people, values = Graded(collection), []
     column = people.metrics.index("condensed_ndcg@10") if "condensed_ndcg@10" in people.metrics else 0
     for query, id in enumerate(collection.query_ids):
-        plain = bench.served(query)
+        plain = bench.search_scores(query)
         ranking = np.argsort(-plain, kind="stable")[: int(np.isfinite(plain).sum())]
         first, cosines = ranking[:FIRST].tolist(), documents[ranking[:DEPTH]] @ query_vectors[id]
         later = cosines[FIRST:] if len(cosines) > 2 * FIRST else cosines
@@ -51,7 +51,7 @@ def row(name: str) -> list[float]:
         marks = [(document, grade) for document, grade in people.judgements(query, ranking, FIRST) if document in first]
         sessions = [[], *(list(zip(first, scores, strict=True))[:budget] for budget in BUDGETS), marks]
         rankings = [
-            bench.served(query, bench.judged_documents(collection.queries[query], judged)) if judged else plain
+            bench.search_scores(query, bench.judged_documents(collection.queries[query], judged)) if judged else plain
             for judged in sessions
         ]
         values.append([people.measure(query, ranked, first)[column] for ranked in rankings])

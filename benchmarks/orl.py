@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from paper_report import percent
 
 from resift.arrays import Floats
-from resift_lab.evaluation.metrics import interpolated, relevance_by_rank
+from resift_lab.evaluation.metrics import interpolated_precisions, relevance_by_rank
 from resift_lab.evaluation.same_class import same_class_scores
 from resift_lab.training.bags import BagTraining
 from resift_lab.training.boew import class_means, cluster_entropy, soft_memberships
@@ -175,7 +175,7 @@ def mean_precisions(vectors: Floats, persons: NDArray[Any], database: NDArray[np
     cosine = same_class_scores(queries, documents, persons[~database], persons[database]).map11.mean()
     distances = torch.cdist(torch.from_numpy(queries), torch.from_numpy(documents)).numpy()
     hits = relevance_by_rank(-distances, persons[~database, None] == persons[database])
-    return float(cosine), float(interpolated(hits, (10,))[0].mean())
+    return float(cosine), float(interpolated_precisions(hits, (10,))[0].mean())
 
 
 def results_of(seed: int) -> dict[str, list[float]]:

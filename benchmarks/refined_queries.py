@@ -128,13 +128,15 @@ def measure(
     for relation, pairs in sessions.pairs.items():
         plain, gains = [], []
         for first, second in pairs:
-            marks = protocol.judge(first, protocol.first(bench, first), [], options, np.random.default_rng(0))
+            marks = protocol.judge(first, protocol.initial_scores(bench, first), [], options, np.random.default_rng(0))
             documents = [document for document, _ in marks]
             judged = bench.judged_documents(bench.queries[first], marks)
-            plain.append(100 * protocol.measure(second, bench.served(second), documents)[column])
+            plain.append(100 * protocol.measure(second, bench.search_scores(second), documents)[column])
             line = []
             for resift.feedback.feedback.SCOPE_WEIGHT in weights:
-                line.append(100 * protocol.measure(second, bench.served(second, judged), documents)[column] - plain[-1])
+                line.append(
+                    100 * protocol.measure(second, bench.search_scores(second, judged), documents)[column] - plain[-1]
+                )
             gains.append(line)
         measured[relation] = np.array(plain), np.array(gains)
     return measured

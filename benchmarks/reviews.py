@@ -133,7 +133,7 @@ def compare_ranking() -> None:
     for name in SETS:
         (collection, documents_of_resift), cells = read_documents(name), []
         for documents in (documents_of_resift, ElasU4(collection)):
-            runs = [simulate(collection, seed, BATCH, TARGET, documents).figures(TARGET) for seed in range(5)]
+            runs = [simulate(collection, seed, BATCH, TARGET, documents).measures(TARGET) for seed in range(5)]
             cells.append(" / ".join(f"{np.mean([run[figure] for run in runs]):.1f}" for figure in ("wss@95", "rrf@10")))
         print(f"{name:16}{cells[0]:>14}{cells[1]:>14}", flush=True)
 
@@ -147,7 +147,7 @@ def compare_vectors() -> None:
     for name in SETS:
         (collection, documents_of_resift), cells = read_documents(name), []
         for documents in (documents_of_resift, WithVectors(collection, model.encode(collection.documents))):
-            runs = [simulate(collection, seed, BATCH, TARGET, documents).figures(TARGET) for seed in range(2)]
+            runs = [simulate(collection, seed, BATCH, TARGET, documents).measures(TARGET) for seed in range(2)]
             cells.append(" / ".join(f"{np.mean([run[key] for run in runs]):.1f}" for key in ("wss@95", "rrf@10")))
         print(f"{name:16}{cells[0]:>14}{cells[1]:>14}", flush=True)
 
@@ -177,7 +177,7 @@ def compare_memory() -> None:
             by_words._knn_clause = lambda labels: None  # type: ignore[method-assign]
             cells = []
             for ranked in (all_in_memory, by_words, by_vectors):
-                measures = simulate(collection, 0, BATCH, TARGET, ranked).figures(TARGET)
+                measures = simulate(collection, 0, BATCH, TARGET, ranked).measures(TARGET)
                 cells.append(f"{measures['wss@95']:.1f} / {measures['rrf@10']:.1f}")
             print(f"{name:16}{cells[0]:>14}{cells[1]:>14}{cells[2]:>14}", flush=True)
             service.engine.drop(index)
@@ -192,7 +192,7 @@ def compare_untuned() -> None:
         for query in sorted(range(len(relevant)), key=lambda query: -relevant[query])[:5]:
             single_query, cells = replace(collection, grades=[collection.grades[query]]), []
             for documents in systems:
-                runs = [simulate(single_query, seed, BATCH, TARGET, documents).figures(TARGET) for seed in range(3)]
+                runs = [simulate(single_query, seed, BATCH, TARGET, documents).measures(TARGET) for seed in range(3)]
                 cells.append(" / ".join(f"{np.mean([run[key] for run in runs]):.1f}" for key in ("wss@95", "rrf@10")))
             print(f"{name:8}{relevant[query]:4} relevant{cells[0]:>14}{cells[1]:>14}", flush=True)
 

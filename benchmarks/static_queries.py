@@ -39,7 +39,7 @@ from resift_lab.evaluation.feedback.methods import BASELINES
 from resift_lab.evaluation.feedback.options import FeedbackOptions
 from resift_lab.evaluation.feedback.runs import run_feedback
 from resift_lab.evaluation.protocol import run_hybrid
-from resift_lab.evaluation.system import Encoder, System, Taught
+from resift_lab.evaluation.system import Encoder, System, TeacherAndStudent
 from resift_lab.training.device import Device
 from resift_lab.training.options import QueryOptions
 from resift_lab.training.queries import EncodedDocuments, train_queries
@@ -91,9 +91,9 @@ class Taken:
         encoded = EncodedDocuments(self.collection.documents, documents)
         return train_queries(encoded, self.asking, load_model().table, QueryOptions(seed=seed))
 
-    def taught(self, model: StaticQueries) -> Taught:
+    def taught(self, model: StaticQueries) -> TeacherAndStudent:
         """Return the system with queries by the model and documents by the teacher."""
-        return Taught(
+        return TeacherAndStudent(
             lambda _: self.documents, Encoder(model.encode, "cosine", model.table, model.alpha, model.max_alpha)
         )
 
@@ -105,7 +105,7 @@ def systems(taken: Taken, seed: int) -> Iterator[tuple[str, System]]:
     yield "static queries, from an index", taken.taught(known)
     yield (
         "the teacher's queries",
-        Taught(
+        TeacherAndStudent(
             lambda _: taken.documents, Encoder(lambda _: taken.queries, "cosine", None, known.alpha, known.max_alpha)
         ),
     )

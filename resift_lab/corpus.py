@@ -91,7 +91,9 @@ def document_frequency(counts: csr_matrix) -> NDArray[np.float64]:
 
 
 def smoothed_idf(frequency: NDArray[Any], documents: int, minimum: float = 0.0) -> NDArray[np.float64]:
-    """Return the smoothed inverse document frequency of words, log((N + 1) / (n + 0.5)).
+    """Return the smoothed inverse document frequency of words.
+
+    For a word that occurs in n of N documents, it is log((N + 1) / (n + 0.5)).
 
     Args:
         frequency: The number n of documents that contain each of V words, shape (V,).
@@ -108,9 +110,10 @@ def smoothed_idf(frequency: NDArray[Any], documents: int, minimum: float = 0.0) 
 
 
 def probabilistic_idf(frequency: NDArray[Any], documents: int) -> NDArray[np.float64]:
-    """Return the probabilistic inverse document frequency of words, max(0, log((N - n + 0.5) / (n + 0.5))).
+    """Return the probabilistic inverse document frequency of words.
 
-    The value is 0 for a word that occurs in half of the documents or more.
+    For a word that occurs in n of N documents, it is max(0, log((N - n + 0.5) / (n + 0.5))). This is 0 for a word that
+    occurs in half of the documents or more.
 
     Args:
         frequency: The number n of documents that contain each of V words, shape (V,).
@@ -126,7 +129,9 @@ def probabilistic_idf(frequency: NDArray[Any], documents: int) -> NDArray[np.flo
 
 
 def lucene_idf(frequency: NDArray[Any], documents: int) -> NDArray[np.float64]:
-    """Return the inverse document frequency of words as Lucene's BM25 defines it, log(1 + (N - n + 0.5) / (n + 0.5)).
+    """Return the inverse document frequency of words as Lucene's BM25 defines it.
+
+    For a word that occurs in n of N documents, it is log(1 + (N - n + 0.5) / (n + 0.5)).
 
     Args:
         frequency: The number n of documents that contain each of V words, shape (V,).
@@ -142,7 +147,9 @@ def lucene_idf(frequency: NDArray[Any], documents: int) -> NDArray[np.float64]:
 
 
 def tfidf_idf(frequency: NDArray[Any], documents: int) -> NDArray[np.float64]:
-    """Return the inverse document frequency of words as scikit-learn's tf-idf defines it, log((N + 1) / (n + 1)) + 1.
+    """Return the inverse document frequency of words as scikit-learn's tf-idf defines it.
+
+    For a word that occurs in n of N documents, it is log((N + 1) / (n + 1)) + 1.
 
     Args:
         frequency: The number n of documents that contain each of V words, shape (V,).
@@ -193,9 +200,9 @@ class DocumentFrequencies:
         return np.array([self.frequency[word] for word in words], np.float64)
 
     def weights(self, words: Sequence[str]) -> Floats:
-        """Return the smoothed inverse document frequency of each of V words, log((N + 1) / (n + 0.5)).
+        """Return the smoothed inverse document frequency of words.
 
-        N is the number of texts, and n the number of texts that contain the word.
+        For a word that occurs in n of N texts, it is log((N + 1) / (n + 0.5)).
 
         Args:
             words: The V words.

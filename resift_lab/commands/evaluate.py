@@ -13,7 +13,7 @@ from resift.cli.output import print_report, print_table, progress_bar
 from resift.contracts.search_options import SearchRequest
 from resift.errors import BadInput
 from resift_lab.commands.feedback import feedback
-from resift_lab.commands.options import Fraction, shares_of
+from resift_lab.commands.options import Fraction, parse_shares
 from resift_lab.commands.systems import (
     SystemChoice,
     compare_option,
@@ -76,7 +76,7 @@ def classes(train: str, test: str, choice: SystemChoice) -> None:
     from resift_lab.evaluation.report import run_report
 
     name, database, queries = choice.name, read_classes(train), read_classes(test)
-    system, second = choice.system(), choice.other()
+    system, second = choice.system(), choice.second_system()
     run = run_classes(system, database, queries)
     second_run = run_classes(second, database, queries) if second else None
     warn_unadapted(system, second)
@@ -105,7 +105,7 @@ def sts(files: tuple[str, ...], choice: SystemChoice) -> None:
     from resift_lab.evaluation.sts import run_sts
 
     name, pairs = choice.name, [read_pairs(file) for file in files]
-    system, second = choice.system(), choice.other()
+    system, second = choice.system(), choice.second_system()
     tasks = run_sts(system, pairs)
     second_tasks = run_sts(second, pairs) if second else None
     report = {"task": "sts", **sts_report(tasks, name, choice.seed, second_tasks, choice.compare or "")}
@@ -129,7 +129,7 @@ def sts(files: tuple[str, ...], choice: SystemChoice) -> None:
 @click.option(
     "--split",
     "shares",
-    callback=shares_of,
+    callback=parse_shares,
     metavar="A,B,C",
     help="Use only the test queries of a split into three parts, as 'resift train reranker' divides them.",
 )
@@ -163,8 +163,8 @@ def retrieval(
 
     if alpha is not None and not hybrid:
         raise BadInput(f"--alpha {alpha} needs --hybrid", value=alpha, expected="--hybrid, or no --alpha")
-    name, collection, alone = choice.name, _collection(folder, judgments, shares), {}
-    system, second, available = choice.system(), choice.other(), len(collection.queries)
+    name, collection, alone = choice.name, _read_test_collection(folder, judgments, shares), {}
+    system, second, available = choice.system(), choice.second_system(), len(collection.queries)
     collection, trained_on = unseen_queries(system, collection)
     if trained_on == available:
         click.echo(
@@ -189,7 +189,7 @@ def retrieval(
     choice.print_report(report, _metrics_to_print(report), summary + _skipped(report, "without a relevant document"))
 
 
-def _collection(folder: str, judgments: str | None, shares: tuple[float, ...] | None) -> Collection:
+def _read_test_collection(folder: str, judgments: str | None, shares: tuple[float, ...] | None) -> Collection:
     """Read a test collection from a folder in BEIR's layout.
 
     Args:
@@ -274,8 +274,8 @@ def review(folder: str, batch: int, seeds: int, as_json: bool) -> None:
     point where the review may stop, the recall and the share of documents read.
     """
     from resift_lab.evaluation.data import read_collection
-    from resift_lab.evaluation.reviews import FIGURES, review_report
+    from resift_lab.evaluation.reviews import MEASURES, review_report
 
     report = review_report(read_collection(folder), seeds, batch)
     lines = [f"{report['relevant']} of {report['documents']} documents are relevant; means of {seeds} simulations"]
-    print_report(report, as_json, "\n".join([*lines, *(f"{name:12} {report[name]:6.2f}" for name in FIGURES)]))
+    print_report(report, as_json, "\n".join([*lines, *(f"{name:12} {report[name]:6.2f}" for name in MEASURES)]))

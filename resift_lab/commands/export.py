@@ -79,7 +79,7 @@ def judgments_command(source: JudgedSource, from_ubi: bool, index: str, format_:
     with engine_at(source.engine) as engine:
         info = engine.info(index)
         judgements = [judgement for _, judgement in source.judgements(engine, index, from_ubi)]
-        texts = _texts(engine, info) if format_ == "beir" else None
+        texts = _read_texts(engine, info) if format_ == "beir" else None
     documents = {judgement.document for judgement in judgements}
     sums = sum_grades(judgements, {id: id for id in documents if texts is None or id in texts})
     if not sums:
@@ -198,7 +198,7 @@ def _description(index: str, from_ubi: bool) -> str:
     return f"Exported by Resift from {source} in {index}"[:250]
 
 
-def _texts(engine: Engine, info: IndexInfo) -> dict[str, str]:
+def _read_texts(engine: Engine, info: IndexInfo) -> dict[str, str]:
     """Read the text of each document of an index from the engine.
 
     Args:
@@ -237,13 +237,13 @@ def _write_folder(
         _write_lines(fresh / _MARKER, [_line(description=description)])
         if texts is None:
             _write_lines(fresh / "topics.tsv", (f"{id}\t{' '.join(query.split())}" for id, query in _numbered(grades)))
-            rows = _qrels(grades, lambda id: id.split() == [id])
+            rows = _qrels_rows(grades, lambda id: id.split() == [id])
             _write_lines(fresh / "qrels.txt", (f"{id} 0 {document} {relevance}" for id, document, relevance in rows))
             return
         (fresh / "qrels").mkdir()
         _write_lines(fresh / "corpus.jsonl", (_line(_id=id, title="", text=text) for id, text in texts.items()))
         _write_lines(fresh / "queries.jsonl", (_line(_id=id, text=query) for id, query in _numbered(grades)))
-        rows = _qrels(grades, lambda id: "\t" not in id)
+        rows = _qrels_rows(grades, lambda id: "\t" not in id)
         lines = [f"{id}\t{document}\t{relevance}" for id, document, relevance in rows]
         _write_lines(fresh / "qrels" / "test.tsv", ["query-id\tcorpus-id\tscore", *lines])
 
@@ -252,7 +252,7 @@ def _numbered(grades: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(f"q{number}", query) for number, query in enumerate(grades, 1)]
 
 
-def _qrels(grades: Mapping[str, Mapping[str, float]], fits: Callable[[str], bool]) -> list[tuple[str, str, int]]:
+def _qrels_rows(grades: Mapping[str, Mapping[str, float]], fits: Callable[[str], bool]) -> list[tuple[str, str, int]]:
     """Convert grades to the rows of a qrels file (TREC's format for relevance judgements).
 
     Args:

@@ -106,7 +106,7 @@ def feedback(
             )
         _measure_turns(turns, rewritten, alpha, methods[0], choice)
         return
-    protocol = _protocol(**sources)
+    protocol = _build_protocol(**sources)
     bench = _bench(protocol.documents, protocol.queries, alpha, choice, protocol.whole)
     facts = {**asdict(options), "documents": len(bench.documents), "encoder": choice.name, "alpha": bench.alpha}
     facts["skipped"] = protocol.skipped
@@ -138,7 +138,7 @@ def _checked_methods(methods: tuple[str, ...]) -> tuple[str, ...]:
     return methods or (DEFAULT_METHOD,)
 
 
-def _protocol(folder: str | None, train: str | None, test: str | None, unjudged: str | None) -> FeedbackProtocol:
+def _build_protocol(folder: str | None, train: str | None, test: str | None, unjudged: str | None) -> FeedbackProtocol:
     """Return the evaluation protocol for a folder in BEIR's layout, or for two files of labelled documents.
 
     Args:

@@ -53,8 +53,8 @@ class Fraction(ParameterType):
         return number
 
 
-def option_of(settings: Callable[..., Any], name: str, help: str, **attributes: Any) -> Decorator:
-    """Create a click option for a setting, with the default that a function or dataclass declares.
+def setting_option(settings: Callable[..., Any], name: str, help: str, **attributes: Any) -> Decorator:
+    """Create a click option for a parameter of a function or dataclass, with the parameter's default.
 
     Args:
         settings: The function or dataclass with a parameter for the setting.
@@ -71,7 +71,7 @@ def option_of(settings: Callable[..., Any], name: str, help: str, **attributes: 
     )
 
 
-def seeded(help: str) -> Decorator:
+def make_seed_option(help: str) -> Decorator:
     """Create the click option ``--seed``, which accepts integers from 0 to 2**32 - 1. The default is 0.
 
     Args:
@@ -80,7 +80,7 @@ def seeded(help: str) -> Decorator:
     return click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help=help)
 
 
-def weighted_name(text: str) -> tuple[str, float]:
+def parse_weighted_name(text: str) -> tuple[str, float]:
     """Parse the value of an option that takes a name with an optional weight: ``NAME`` or ``NAME=WEIGHT``.
 
     Args:
@@ -102,7 +102,7 @@ def weighted_name(text: str) -> tuple[str, float]:
     return name if equals else text, number
 
 
-def weighted_names(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> list[Any]:
+def parse_weighted_names(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> list[Any]:
     """Parse every value of a click option of the form ``NAME`` or ``NAME=WEIGHT``.
 
     This is a click callback. ``context`` and ``parameter`` are required by click and not used.
@@ -115,10 +115,10 @@ def weighted_names(context: click.Context, parameter: click.Parameter, value: tu
     Returns:
         Pairs of a name and its weight, which is 1 if the value contains no weight.
     """
-    return [weighted_name(text) for text in value]
+    return [parse_weighted_name(text) for text in value]
 
 
-def shares_of(context: Any, parameter: Any, value: str | None) -> tuple[float, ...] | None:
+def parse_shares(context: Any, parameter: Any, value: str | None) -> tuple[float, ...] | None:
     """Parse the value of ``--split``: three numbers, separated by commas.
 
     This is a click callback. ``context`` and ``parameter`` are required by click and not used.
@@ -145,7 +145,7 @@ def shares_of(context: Any, parameter: Any, value: str | None) -> tuple[float, .
     return shares
 
 
-def checkpoint_beside(out: str) -> Path:
+def checkpoint_path(out: str) -> Path:
     """Return the path of the checkpoint file of a training run, and create its parent folder.
 
     Args:
@@ -199,4 +199,4 @@ vectors_option = click.option(
     help="A folder with the word vectors to start from, or resift-en for the word vectors that come with Resift.",
 )
 out_option = click.option("--out", required=True, type=NewFolder(), metavar="DIR", help="The folder to write.")
-seed_option = seeded("Seed of all random choices. The same seed gives the same result.")
+seed_option = make_seed_option("Seed of all random choices. The same seed gives the same result.")

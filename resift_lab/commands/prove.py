@@ -16,7 +16,7 @@ from resift.cli.options import engine_option, json_option, model_option, store_o
 from resift.cli.output import print_report, print_table, progress_bar
 from resift.cli.paths import ParameterType
 from resift.errors import BadInput
-from resift_lab.commands.options import option_of
+from resift_lab.commands.options import setting_option
 from resift_lab.commands.proving import TEXT, UBI, live_trial
 from resift_lab.commands.proving import prove as run
 from resift_lab.commands.tuning import tune as choose
@@ -103,7 +103,7 @@ class Live(ParameterType):
     help=f"A JSON file with the search body to replay, with {TEXT} in place of the query's text. The default is the "
     "search of /v1/search.",
 )
-@option_of(
+@setting_option(
     run,
     "id_field",
     "The field of the index with the document ids of the CSV file.",

@@ -29,8 +29,8 @@ from resift.sessions.clicks import Actions, Clicks, Object, document_ids, read_a
 from resift.sessions.sessions import Sessions
 from resift.sessions.trials import STOPPED, TrialReport, Trials, trial_report
 from resift_lab.commands.judged_source import known_queries
-from resift_lab.log_replay.replay import Log, Observation, Ranking, Skipped, replay
-from resift_lab.log_replay.report import Report, false_alarms, rows_of
+from resift_lab.log_replay.replay import Observation, Ranking, ReplayLog, SkippedClicks, replay
+from resift_lab.log_replay.report import Report, false_alarms, metrics_by_group
 from resift_lab.log_replay.traffic import Sample, read_searches, sample_clients
 
 # Value of the argument `replay` that selects the log of User Behavior Insights, instead of a CSV file.
@@ -110,20 +110,20 @@ def prove(
         ResiftError: If a search fails.
     """
     require_name(index)
-    skipped = Skipped()
+    skipped = SkippedClicks()
     source = LogSource(replay, url, sessions, id_field, searches, seed)
     with closing(open_engine(url)) as engine:
         # Opened before the log is read, because errors should come before a long wait.
         searching = ReplayedSearch(engine, model, index, body)
         sample, log = read_log(engine, index, source)
         with progress_bar("replaying", progress) as report_progress:
-            clicks = list(observations(sample.events_by_client, log, searching, skipped, report_progress))
+            clicks = list(replay_clients(sample.events_by_client, log, searching, skipped, report_progress))
         if not clicks:
-            raise nothing_to_replay(replay)
+            raise nothing_to_replay_error(replay)
         asked_twice, unstable = searching.count_unstable()
     return Report(
         index=index,
-        rows=rows_of(clicks, seed),
+        rows=metrics_by_group(clicks, seed),
         false_alarms=false_alarms(clicks, seed),
         asked_twice=asked_twice,
         unstable=unstable,
@@ -146,7 +146,7 @@ def require_name(index: Any) -> None:
         raise BadInput(f"index is {index!r}", value=index, expected=expected)
 
 
-def nothing_to_replay(replay: str | Path) -> BadInput:
+def nothing_to_replay_error(replay: str | Path) -> BadInput:
     """Create the error for a click log that contains nothing to replay.
 
     A replay learns from a client's click in a search, and measures the rank of a document that the same client clicked
@@ -159,7 +159,7 @@ def nothing_to_replay(replay: str | Path) -> BadInput:
     return BadInput(f"there is nothing to replay in {replay}", value=str(replay), expected=expected)
 
 
-def read_log(engine: Engine, index: str, source: LogSource) -> tuple[Sample, Log]:
+def read_log(engine: Engine, index: str, source: LogSource) -> tuple[Sample, ReplayLog]:
     """Draw a sample of clients from a click log, and look up the documents that they clicked.
 
     Args:
@@ -176,8 +176,8 @@ def read_log(engine: Engine, index: str, source: LogSource) -> tuple[Sample, Log
     settings = service_settings()
     actions = read_actions(settings.ubi_actions)
     sample, queries = _draw_sample(source, actions)
-    documents = _documents(engine, index, sample.objects(queries), source.id_field)
-    log = Log(
+    documents = _look_up_documents(engine, index, sample.objects(queries), source.id_field)
+    log = ReplayLog(
         index=index,
         queries=queries,
         documents=documents,
@@ -187,7 +187,7 @@ def read_log(engine: Engine, index: str, source: LogSource) -> tuple[Sample, Log
     return sample, log
 
 
-def _documents(engine: Engine, index: str, objects: set[Object], id_field: str) -> dict[Object, str]:
+def _look_up_documents(engine: Engine, index: str, objects: set[Object], id_field: str) -> dict[Object, str]:
     """Look up the documents that the events of a click log refer to.
 
     Args:
@@ -227,11 +227,15 @@ def _draw_sample(source: LogSource, actions: Actions) -> tuple[Sample, dict[str,
         return sample_clients(events, actions, source.searches, source.seed), {}
     with ubi_log_at(source.url, source.sessions or default_store(source.url)) as log:
         sample = sample_clients(log.scan(), actions, source.searches, source.seed)
-        return sample, known_queries(log, sample.events_of_all)
+        return sample, known_queries(log, sample.all_events)
 
 
-def observations(
-    events_by_client: dict[str, list[UbiEvent]], log: Log, search: ReplayedSearch, skipped: Skipped, progress: Progress
+def replay_clients(
+    events_by_client: dict[str, list[UbiEvent]],
+    log: ReplayLog,
+    search: ReplayedSearch,
+    skipped: SkippedClicks,
+    progress: Progress,
 ) -> Iterable[Observation]:
     """Replay the searches of several clients, and yield the ranks of the clicked documents with and without a session.
 
@@ -325,7 +329,7 @@ class ReplayedSearch:
             session.
         """
         self.clicks.judged = list(judged)
-        without, with_session = self._ids([self._body(text, None), self._body(text, "a client")])
+        without, with_session = self._search_ids([self._body(text, None), self._body(text, "a client")])
         if len(self.rankings) < _MAX_REPEATED:
             self.rankings[text] = without
         return without, with_session
@@ -339,11 +343,11 @@ class ReplayedSearch:
         Returns:
             The number of repeated searches, and the number of searches whose ranking is different.
         """
-        again = [self._ids([self._body(text, None)])[0] for text in self.rankings]
+        again = [self._search_ids([self._body(text, None)])[0] for text in self.rankings]
         return len(again), sum(first != second for first, second in zip(self.rankings.values(), again, strict=True))
 
     def _body(self, text: str, client: str | None) -> dict[str, Any]:
-        """Return the search body that the service sends to the engine for a query.
+        """Return the body of the search that the service would run for a query.
 
         Args:
             text: The text of the query.
@@ -384,7 +388,7 @@ class ReplayedSearch:
             )
         return json.loads(template.replace(TEXT, json.dumps(text)[1:-1]))
 
-    def _ids(self, bodies: list[dict[str, Any]]) -> list[Ranking]:
+    def _search_ids(self, bodies: list[dict[str, Any]]) -> list[Ranking]:
         """Run several searches of the index in one request, and return the ids of their first ``DEPTH`` hits.
 
         Args:

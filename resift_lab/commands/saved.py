@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 
-def saved_model(model: Any, out: str) -> dict[str, Any]:
+def describe_saved_model(model: Any, out: str) -> dict[str, Any]:
     """Describe a saved model for a JSON report.
 
     Args:
@@ -18,7 +18,7 @@ def saved_model(model: Any, out: str) -> dict[str, Any]:
     return {"name": model.name, "dim": model.dim, "hash": model.hash, "folder": out}
 
 
-def saved_line(model: Any, out: str) -> str:
+def saved_model_line(model: Any, out: str) -> str:
     """Describe a saved model in a line of text.
 
     Args:

@@ -34,8 +34,8 @@ _FIELD = "text"
 
 
 @dataclass(frozen=True)
-class _Vectors:
-    """A stand-in for a model. An engine reads its attributes when it creates an index.
+class _ModelStandIn:
+    """A stand-in for a model, with the attributes that an engine reads when it creates an index.
 
     Attributes:
         dim: The number of dimensions of the vectors.
@@ -161,7 +161,7 @@ class ServedSearch(IndexSearch):
     ) -> None:
         # A database in memory has a single connection, so a single thread must use it.
         engine = SqliteEngine(":memory:")
-        engine.create(INDEX, [_FIELD], _Vectors(vectors.shape[1], similarity), analyzer)
+        engine.create(INDEX, [_FIELD], _ModelStandIn(vectors.shape[1], similarity), analyzer)
         rows = enumerate(zip(documents, vectors, strict=True))
         engine.bulk(INDEX, [Document(str(row), {_FIELD: text}, vector) for row, (text, vector) in rows])
         positions = {str(row): row for row in range(len(vectors))}

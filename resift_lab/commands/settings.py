@@ -37,7 +37,7 @@ def set_option(
         if alternative and context.params.get(alternative[0].lstrip("-")) is not None:
             chosen, chosen_defaults = alternative[1], _defaults(alternative[1], excluded)
         hints = get_type_hints(chosen)
-        return dict(_setting(text, chosen_defaults, hints) for text in texts)
+        return dict(_parse_setting(text, chosen_defaults, hints) for text in texts)
 
     listed = _listed(defaults)
     if alternative:
@@ -70,7 +70,7 @@ def _listed(defaults: dict[str, Any]) -> str:
     return ", ".join(name if default is None else f"{name}={default}" for name, default in defaults.items())
 
 
-def _setting(text: str, defaults: dict[str, Any], hints: dict[str, Any]) -> tuple[str, Any]:
+def _parse_setting(text: str, defaults: dict[str, Any], hints: dict[str, Any]) -> tuple[str, Any]:
     """Parse a setting of the form ``NAME=VALUE``, and convert the value to the type of the setting.
 
     Args:

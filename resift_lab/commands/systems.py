@@ -13,7 +13,7 @@ from resift.cli.options import Command, Decorator, combine_options, json_option
 from resift.cli.output import progress_bar
 from resift.errors import BadInput
 from resift.vectors.packaged import DEFAULT_MODEL
-from resift_lab.commands.options import device_option, seeded
+from resift_lab.commands.options import device_option, make_seed_option
 from resift_lab.training.device import Device
 
 if TYPE_CHECKING:
@@ -62,15 +62,15 @@ class SystemChoice:
     def system(self) -> System:
         """Build the system to evaluate: the saved model that ``--model`` names, or else the system of ``--encoder``."""
         from resift_lab.evaluation.registry import load_system
-        from resift_lab.training.systems import learners
+        from resift_lab.training.systems import system_builders
 
-        return load_system(self.name, None, learners(self.device)) if self.model else self.named(self.name)
+        return load_system(self.name, None, system_builders(self.device)) if self.model else self.build(self.name)
 
-    def other(self) -> System | None:
+    def second_system(self) -> System | None:
         """Build the second system, which ``--compare`` names. Return None if this option is not set."""
-        return self.named(self.compare) if self.compare else None
+        return self.build(self.compare) if self.compare else None
 
-    def named(self, name: str) -> System:
+    def build(self, name: str) -> System:
         """Build a retrieval system by its name, with the word vectors and the seed from the command line.
 
         Args:
@@ -80,10 +80,10 @@ class SystemChoice:
             BadInput: If the name is unknown.
         """
         from resift_lab.evaluation.registry import build_system
-        from resift_lab.training.systems import learners
+        from resift_lab.training.systems import system_builders
 
         adapting = partial(progress_bar, "adapting")
-        return build_system(name, self.vectors, self.seed, None, learners(self.device, adapting))
+        return build_system(name, self.vectors, self.seed, None, system_builders(self.device, adapting))
 
     def print_report(self, report: dict[str, Any], metrics: Sequence[str], summary: str) -> None:
         """Print a report, as JSON with ``--json`` and otherwise as a table.
@@ -143,7 +143,7 @@ _COMMON_OPTIONS = (
         help="A folder with word vectors, or resift-en for the word vectors that come with Resift.",
     ),
     click.option("--model", metavar="DIR", help="A folder with a saved model, instead of --encoder and --vectors."),
-    seeded("Seed of all random choices in training, intervals and tests."),
+    make_seed_option("Seed of all random choices in training, intervals and tests."),
     device_option,
 )
 compare_option = click.option(

@@ -20,8 +20,8 @@ from resift.encoders.registry import load_model
 from resift.encoders.tables import quantized
 from resift.errors import needs_extra
 from resift.vectors.packaged import DEFAULT_MODEL, load_vectors
-from resift_lab.commands.options import checkpoint_beside, option_of, out_option, seed_option, vectors_option
-from resift_lab.commands.saved import saved_line
+from resift_lab.commands.options import checkpoint_path, out_option, seed_option, setting_option, vectors_option
+from resift_lab.commands.saved import saved_model_line
 from resift_lab.commands.settings import set_option
 from resift_lab.evaluation.data import read_labelled
 from resift_lab.training.options import BagOptions, ClassOptions, RnBofOptions, RoBoewOptions
@@ -66,7 +66,7 @@ labelled_options = combine_options(
 
 
 @train.command("ro-boew", epilog="Example: resift train ro-boew --train labelled.jsonl --out own-model")
-@option_of(RoBoewOptions, "codewords", "Number of codewords.")
+@setting_option(RoBoewOptions, "codewords", "Number of codewords.")
 @set_option(RoBoewOptions, "codewords", "seed")
 @labelled_options
 def ro_boew(settings: dict[str, Any], codewords: int, seed: int, **files: Any) -> None:
@@ -79,7 +79,7 @@ def ro_boew(settings: dict[str, Any], codewords: int, seed: int, **files: Any) -
 
 
 @train.command("rn-bof", epilog="Example: resift train rn-bof --train labelled.jsonl --size 32 --out own-model")
-@option_of(RnBofOptions, "size", "Number of dimensions of a document's vector.")
+@setting_option(RnBofOptions, "size", "Number of dimensions of a document's vector.")
 @click.option(
     "--bags",
     is_eager=True,
@@ -134,7 +134,7 @@ def classes(settings: dict[str, Any], file: str, model: str, out: str, seed: int
 
     texts, labels = read_labelled(file)
     encoder, options = load_model(model), ClassOptions(seed=seed, **settings)
-    _train(lambda progress: train_classes(texts, labels, encoder, options, progress), True, out)
+    _train_and_save(lambda progress: train_classes(texts, labels, encoder, options, progress), True, out)
 
 
 def _train_labelled(options: RoBoewOptions, file: str, out: str, vectors: str) -> None:
@@ -150,14 +150,14 @@ def _train_labelled(options: RoBoewOptions, file: str, out: str, vectors: str) -
         from resift_lab.training.supervised import train as fit
 
     texts, labels = read_labelled(file)
-    checkpoint = checkpoint_beside(out)
+    checkpoint = checkpoint_path(out)
 
     def training(progress: Progress) -> tuple[Model, dict[str, Any]]:
         model, summary = fit(texts, labels, load_vectors(vectors), options, progress, checkpoint)
         model.table = quantized(model.table)
         return model, summary
 
-    _train(training, options.validation > 0, out, checkpoint)
+    _train_and_save(training, options.validation > 0, out, checkpoint)
 
 
 def _train_bags(options: BagOptions, file: str, out: str, field: str) -> None:
@@ -176,10 +176,10 @@ def _train_bags(options: BagOptions, file: str, out: str, field: str) -> None:
 
     check_bag_field(field)
     bags, labels = read_labelled_bags(file, field)
-    _train(lambda progress: train_bags(bags, labels, field, options, progress), options.validation > 0, out)
+    _train_and_save(lambda progress: train_bags(bags, labels, field, options, progress), options.validation > 0, out)
 
 
-def _train(
+def _train_and_save(
     training: Callable[[Progress], tuple[Model, dict[str, Any]]],
     validates: bool,
     out: str,
@@ -202,7 +202,7 @@ def _train(
     saved = _save_if_better(model, summary, out, time.perf_counter() - started)
     if checkpoint is not None:
         checkpoint.unlink(missing_ok=True)
-    _exit(summary, validates, out, saved)
+    _warn_and_exit(summary, validates, out, saved)
 
 
 def _save_if_better(model: Model, summary: dict[str, Any], out: str, seconds: float) -> bool:
@@ -222,13 +222,13 @@ def _save_if_better(model: Model, summary: dict[str, Any], out: str, seconds: fl
     save = summary["better"] is not False
     if save:
         model.save(out)
-        lines.append(saved_line(model, out))
+        lines.append(saved_model_line(model, out))
     click.echo("\n".join(lines))
     return save
 
 
-def _exit(summary: dict[str, Any], validates: bool, out: str, saved: bool) -> None:
-    """Print warnings about a finished training. If the model was not saved, exit with status 3.
+def _warn_and_exit(summary: dict[str, Any], validates: bool, out: str, saved: bool) -> None:
+    """Print warnings about a finished training, and exit with status 3 if the model was not saved.
 
     A warning is printed if the training could not be evaluated, and if the model was not saved.
 

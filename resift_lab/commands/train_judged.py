@@ -24,13 +24,13 @@ from resift.errors import BadInput, needs_extra
 from resift.vectors.packaged import DEFAULT_MODEL, load_vectors
 from resift.vectors.table import WordVectors
 from resift_lab.commands.judged_source import JudgedSource, judged_source_options
-from resift_lab.commands.options import device_option, out_option, shares_of, weighted_names
-from resift_lab.commands.saved import saved_line
+from resift_lab.commands.options import device_option, out_option, parse_shares, parse_weighted_names
+from resift_lab.commands.saved import saved_model_line
 from resift_lab.commands.settings import set_option
 from resift_lab.corpus import DocumentFrequencies
 from resift_lab.evaluation.baselines.late_interaction import SPELLING
 from resift_lab.evaluation.data.parts import SplitCollection, read_split_collection, split_in_blocks
-from resift_lab.evaluation.served import Served, SimulatedSearch, served_by
+from resift_lab.evaluation.served import Served, SimulatedSearch, search_function
 from resift_lab.training.device import Device
 from resift_lab.training.options import EmBoostOptions, LateInteractionOptions
 from resift_lab.vectors.mixture import mix_vectors
@@ -42,7 +42,7 @@ judged_options = combine_options(
     click.option(
         "--split",
         "shares",
-        callback=shares_of,
+        callback=parse_shares,
         metavar="A,B,C",
         help="Shares of training, validation and test queries, for example 60,10,30. The test queries are then never "
         "used for training.",
@@ -54,7 +54,7 @@ judged_options = combine_options(
         default=[DEFAULT_MODEL],
         show_default=True,
         metavar="DIR[=WEIGHT]",
-        callback=weighted_names,
+        callback=parse_weighted_names,
         help="A folder with word vectors to start from, or resift-en for the word vectors that come with Resift. May "
         "be repeated, with weights.",
     ),
@@ -117,17 +117,17 @@ def reranker_command(
         if index is None:
             data, candidates = read_split_collection(str(source.folder), source.shares), None
             _warn_of_skipped(data)
-            served = _served(searched, data.collection.documents, device)
+            served = _service_search(searched, data.collection.documents, device)
         else:
             engine = stack.enter_context(engine_at(source.source.engine))
             info = engine.info(index).for_search(searched)
-            data, candidates = _judged(source, engine, index, options.pool)
-            served = _served_index(engine, info, searched, data.collection.document_ids)
-        table = _mixed(vectors, data.collection.documents, SPELLING)
+            data, candidates = _read_judged_queries(source, engine, index, options.pool)
+            served = _index_search(engine, info, searched, data.collection.document_ids)
+        table = _mix_vectors(vectors, data.collection.documents, SPELLING)
         with progress_bar("training") as progress:
             reranker, report = train_reranker(data, table, served, options, candidates, progress)
     reranker.info |= {"indices": [] if index is None else [index], "beside": searched.hash}
-    _save(reranker, report, out, as_json, time.perf_counter() - started)
+    _save_or_exit(reranker, report, out, as_json, time.perf_counter() - started)
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class _QuerySource:
             )
 
 
-def _save(reranker: LateInteraction, report: dict[str, Any], out: str, as_json: bool, seconds: float) -> None:
+def _save_or_exit(reranker: LateInteraction, report: dict[str, Any], out: str, as_json: bool, seconds: float) -> None:
     """Print the report of a training run, and save the reranker if it improves searches. Otherwise exit with status 3.
 
     Args:
@@ -197,7 +197,7 @@ def _save(reranker: LateInteraction, report: dict[str, Any], out: str, as_json: 
         click.echo("warning: training did not improve the reranker; the untrained reranker is saved", err=True)
 
 
-def _served(model: Model, documents: list[str], device: Device) -> Served:
+def _service_search(model: Model, documents: list[str], device: Device) -> Served:
     """Index documents in a temporary engine, and return a function that searches them in the same way as the service.
 
     Args:
@@ -211,13 +211,13 @@ def _served(model: Model, documents: list[str], device: Device) -> Served:
     """
     from resift_lab.commands.served_search import ServedSearch
     from resift_lab.evaluation.registry import as_system
-    from resift_lab.training.systems import learners
+    from resift_lab.training.systems import system_builders
 
-    return served_by(ServedSearch, as_system(model, learners(device)), documents)
+    return search_function(ServedSearch, as_system(model, system_builders(device)), documents)
 
 
-def _served_index(engine: Engine, info: IndexInfo, model: Model, ids: Sequence[str]) -> Served:
-    """Return a function that searches an index in the same way as the service.
+def _index_search(engine: Engine, info: IndexInfo, model: Model, ids: Sequence[str]) -> Served:
+    """Return a function that searches an existing index in the same way as the service.
 
     Args:
         engine: The engine with the index.
@@ -237,7 +237,9 @@ def _served_index(engine: Engine, info: IndexInfo, model: Model, ids: Sequence[s
     )
 
 
-def _judged(source: _QuerySource, engine: Engine, index: str, pool: int) -> tuple[SplitCollection, list[Any]]:
+def _read_judged_queries(
+    source: _QuerySource, engine: Engine, index: str, pool: int
+) -> tuple[SplitCollection, list[Any]]:
     """Read the relevance judgements of an index, divide the queries into parts, and print the number of queries.
 
     Args:
@@ -272,7 +274,7 @@ def _warn_of_skipped(data: SplitCollection) -> None:
         click.echo(f"warning: {data.collection.skipped} queries were not used, {reason}", err=True)
 
 
-def _mixed(vectors: WeightedVectors, documents: list[str], spelling: tuple[int, float]) -> WordVectors:
+def _mix_vectors(vectors: WeightedVectors, documents: list[str], spelling: tuple[int, float]) -> WordVectors:
     """Combine several tables of word vectors into one table with the words of the documents.
 
     Args:
@@ -342,7 +344,7 @@ def emboost_command(
     started, options = time.perf_counter(), EmBoostOptions(**settings)
     data = read_split_collection(folder, shares)
     _warn_of_skipped(data)
-    table = _mixed(vectors, data.collection.documents, EMBOOST_SPELLING)
+    table = _mix_vectors(vectors, data.collection.documents, EMBOOST_SPELLING)
     blocks = [load_vectors(name).dim for name, _ in vectors]
     # The remaining dimensions of the mixture are those of the spelling.
     blocks.append(table.dim - sum(blocks))
@@ -355,7 +357,7 @@ def emboost_command(
     lines.append(f"{time.perf_counter() - started:.0f} s")
     if model is not None:
         model.save(out)
-        lines.append(saved_line(model, out))
+        lines.append(saved_model_line(model, out))
     click.echo("\n".join(lines))
     if model is None:
         click.echo(f"warning: no better than without training; nothing was written to {out}", err=True)

@@ -30,7 +30,7 @@ from resift.query.dsl import document_text
 from resift.vectors.packaged import load_vectors
 from resift_lab.commands.corpus_texts import CorpusTexts
 from resift_lab.commands.options import device_option, out_option, vectors_option
-from resift_lab.commands.saved import saved_line, saved_model
+from resift_lab.commands.saved import describe_saved_model, saved_model_line
 from resift_lab.commands.settings import set_option
 from resift_lab.training.deployed import embed
 from resift_lab.training.device import Device
@@ -93,12 +93,14 @@ def queries_command(out: str, as_json: bool, **options: Any) -> None:
     0 if searches with the vectors are not better. Needs the extra 'lab'.
     """
     started, cache = time.perf_counter(), Path(f"{out.rstrip('/')}.teacher")
-    model = _trained(_Options(**options), cache)
+    model = _train(_Options(**options), cache)
     evaluation = model.table.info["taught"]
     lines = _report_lines(evaluation, time.perf_counter() - started)
     model.save(out)
     shutil.rmtree(cache, ignore_errors=True)
-    print_report({**evaluation, "model": saved_model(model, out)}, as_json, *lines, saved_line(model, out))
+    print_report(
+        {**evaluation, "model": describe_saved_model(model, out)}, as_json, *lines, saved_model_line(model, out)
+    )
     if not model.alpha:
         click.echo(
             "warning: searches are no better with these vectors, so their weight without a session is 0", err=True
@@ -140,7 +142,7 @@ class _Options:
             raise BadInput(problem, expected="both --index and --field, or neither")
 
 
-def _trained(options: _Options, cache: Path) -> StaticQueries:
+def _train(options: _Options, cache: Path) -> StaticQueries:
     """Open the teacher, read the documents, and train static queries: word vectors that imitate the teacher.
 
     Args:
@@ -155,12 +157,12 @@ def _trained(options: _Options, cache: Path) -> StaticQueries:
     with ExitStack() as stack:
         needs_cluster = options.index is not None or options.teacher.startswith(DEPLOYED)
         engine = stack.enter_context(_opened(options.url)) if needs_cluster else None
-        teacher = _teacher(options, engine, cache)
+        teacher = _open_teacher(options, engine, cache)
         if engine is None or options.index is None:
             texts = list(CorpusTexts(Files(options.files), options.fields, "reading"))
             documents = EncodedDocuments(texts)
         else:
-            documents = _indexed(engine, options.index, str(options.field), options.fields)
+            documents = _read_index(engine, options.index, str(options.field), options.fields)
         with progress_bar("learning", "texts") as progress:
             return train_queries(documents, teacher, table, settings, progress)
 
@@ -171,7 +173,7 @@ def _opened(url: str | None) -> AbstractContextManager[OpenSearchEngine]:
     return closing(open_cluster(url))
 
 
-def _teacher(options: _Options, engine: OpenSearchEngine | None, cache: Path) -> Teacher:
+def _open_teacher(options: _Options, engine: OpenSearchEngine | None, cache: Path) -> Teacher:
     """Open the teacher, the model whose vectors are imitated. Its name contains no credentials.
 
     Args:
@@ -194,7 +196,7 @@ def _teacher(options: _Options, engine: OpenSearchEngine | None, cache: Path) ->
     return Teacher(name, encode, cache, options.prefix, call)
 
 
-def _indexed(engine: OpenSearchEngine, index: str, field: str, fields: Sequence[str] | None) -> EncodedDocuments:
+def _read_index(engine: OpenSearchEngine, index: str, field: str, fields: Sequence[str] | None) -> EncodedDocuments:
     """Read a random sample of documents with their vectors from an index.
 
     Args:

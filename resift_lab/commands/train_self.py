@@ -19,7 +19,7 @@ from resift.ingest.readers import Files
 from resift.vectors.packaged import DEFAULT_MODEL, load_vectors
 from resift_lab.commands.corpus_texts import CorpusTexts
 from resift_lab.commands.options import out_option, seed_option, vectors_option
-from resift_lab.commands.saved import saved_line
+from resift_lab.commands.saved import saved_model_line
 from resift_lab.commands.settings import set_option
 from resift_lab.training.options import AdaptOptions
 from resift_lab.training.self_supervised import adapt, adapt_if_better, rejection_warning, report_lines
@@ -63,7 +63,7 @@ def self_command(
     lines = report_lines(evaluation, time.perf_counter() - started)
     if better:
         model.save(out)
-        lines.append(saved_line(model, out))
+        lines.append(saved_model_line(model, out))
     click.echo("\n".join(lines))
     if not better:
         click.echo(f"{rejection_warning(evaluation)}; nothing was written to {out}", err=True)

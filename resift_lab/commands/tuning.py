@@ -21,15 +21,15 @@ from resift.service.connect import open_engine
 from resift_lab.commands.proving import (
     LogSource,
     ReplayedSearch,
-    nothing_to_replay,
-    observations,
+    nothing_to_replay_error,
     read_log,
+    replay_clients,
     require_name,
 )
 from resift_lab.commands.served_search import ServedSearch
 from resift_lab.evaluation.metrics import Numbers
-from resift_lab.log_replay.replay import Skipped
-from resift_lab.log_replay.tuning import FACTORS, TRIALS, Choice, Values, choose
+from resift_lab.log_replay.replay import SkippedClicks
+from resift_lab.log_replay.tuning import FACTORS, TRIALS, Choice, Values, choose_constants
 from resift_lab.training.weighing import weigh_index
 
 # Value of the argument `source` that chooses the weight of the vectors by the documents of the index.
@@ -107,10 +107,10 @@ def tune(
             return TuningResult(info.tuning, False, info.tuning.describe() or [f"{index}: the default constants"])
         if str(source) == DOCUMENTS:
             return _tune_weight(engine, info, encoder)
-        values, units = _values_of(engine, info, source, url, encoder)
+        values, units = _quality_function(engine, info, source, url, encoder)
         with progress_bar("trying constants", progress) as report_progress:
-            choice = choose(_with_progress(values, report_progress), info.tuning)
-        return _store(engine, info, choice, units)
+            choice = choose_constants(_with_progress(values, report_progress), info.tuning)
+        return _store_if_better(engine, info, choice, units)
 
 
 def _tune_weight(engine: Engine, info: IndexInfo, model: Model) -> TuningResult:
@@ -133,8 +133,10 @@ def _tune_weight(engine: Engine, info: IndexInfo, model: Model) -> TuningResult:
     return TuningResult(tuning, True, tuning.describe())
 
 
-def _values_of(engine: Engine, info: IndexInfo, source: str | Path, url: str, model: Model) -> tuple[Values, str]:
-    """Return a function that measures the quality of searches with given ranking constants.
+def _quality_function(
+    engine: Engine, info: IndexInfo, source: str | Path, url: str, model: Model
+) -> tuple[Values, str]:
+    """Return a function that measures the quality of searches in sessions, given the ranking constants.
 
     The constants determine how strongly the judgements of a session change the ranking.
 
@@ -151,24 +153,24 @@ def _values_of(engine: Engine, info: IndexInfo, source: str | Path, url: str, mo
         such as "queries, residual nDCG@10".
     """
     if Path(source).is_dir():
-        return _by_judged_queries(Path(source), model, info.tuning)
+        return _quality_by_judged_queries(Path(source), model, info.tuning)
     searching = ReplayedSearch(engine, model, info.name)
     sample, log = read_log(engine, info.name, LogSource(source, url))
 
     def values(tuning: Tuning) -> Numbers:
         searching.tuning = tuning
         ranks_by_client: dict[str, list[float]] = {}
-        for click in observations(sample.events_by_client, log, searching, Skipped(), lambda done, total: None):
+        for click in replay_clients(sample.events_by_client, log, searching, SkippedClicks(), lambda done, total: None):
             ranks_by_client.setdefault(click.client, []).append(1 / click.with_session if click.with_session else 0.0)
         if not ranks_by_client:
-            raise nothing_to_replay(source)
+            raise nothing_to_replay_error(source)
         return np.array([np.mean(reciprocal_ranks) for reciprocal_ranks in ranks_by_client.values()])
 
     return values, "clients, mean reciprocal rank of what they clicked"
 
 
-def _by_judged_queries(folder: Path, model: Model, start: Tuning) -> tuple[Values, str]:
-    """Return a function that measures with judged queries how good searches are with given session constants.
+def _quality_by_judged_queries(folder: Path, model: Model, start: Tuning) -> tuple[Values, str]:
+    """Return a function that measures the quality of searches in sessions by judged queries.
 
     The documents are indexed in an embedded engine. If the folder contains conversations (``turns.jsonl``), their
     judgements are used. Otherwise, a simulated user judges some hits of each query.
@@ -189,12 +191,12 @@ def _by_judged_queries(folder: Path, model: Model, start: Tuning) -> tuple[Value
     from resift_lab.evaluation.feedback.runs import run_feedback
     from resift_lab.evaluation.feedback.turns import METRICS, run_turns
     from resift_lab.evaluation.registry import as_system
-    from resift_lab.training.systems import learners
+    from resift_lab.training.systems import system_builders
 
     has_turns = any(folder.glob("turns.jsonl*"))
     collection, turns = read_conversations(folder) if has_turns else (read_collection(folder), [])
     texts = [turn.text for conversation in turns for turn in conversation] or collection.queries
-    bench = FeedbackBench(as_system(model, learners()), collection.documents, texts, ServedSearch)
+    bench = FeedbackBench(as_system(model, system_builders()), collection.documents, texts, ServedSearch)
     bench.alpha = bench.alpha if start.alpha is None else start.alpha
     search, graded = bench.search, Graded(collection)
     assert isinstance(search, ServedSearch)
@@ -230,7 +232,7 @@ def _with_progress(values: Values, progress: Progress) -> Values:
     return values_with_progress
 
 
-def _store(engine: Engine, info: IndexInfo, choice: Choice, units: str) -> TuningResult:
+def _store_if_better(engine: Engine, info: IndexInfo, choice: Choice, units: str) -> TuningResult:
     """Store the chosen ranking constants in the index, if they are significantly better than the current constants.
 
     Args:

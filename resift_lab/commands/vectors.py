@@ -25,13 +25,13 @@ from resift_lab.commands.corpus_texts import CorpusTexts
 from resift_lab.commands.options import (
     WholeNumber,
     device_option,
-    option_of,
     out_option,
+    parse_weighted_name,
+    parse_weighted_names,
+    setting_option,
     vectors_option,
-    weighted_name,
-    weighted_names,
 )
-from resift_lab.commands.saved import saved_line
+from resift_lab.commands.saved import saved_model_line
 from resift_lab.commands.settings import set_option
 from resift_lab.corpus import DocumentFrequencies
 from resift_lab.training.device import Device
@@ -90,7 +90,7 @@ def train_command(files: tuple[str, ...], fields: list[str] | None, out: str, se
 
 @vectors.command("convert", epilog="Example: resift vectors convert glove.txt --limit 50000 --out glove")
 @click.argument("file", metavar="FILE|DIR")
-@option_of(convert, "limit", "Read only the first words of the file, up to this number.", type=WholeNumber(1))
+@setting_option(convert, "limit", "Read only the first words of the file, up to this number.", type=WholeNumber(1))
 @click.option(
     "--corpus",
     "files",
@@ -141,7 +141,7 @@ def export_command(source: str, out: str) -> None:
     metavar="FILE",
     help="A file of documents whose words are used. May be repeated.",
 )
-@option_of(DistillOptions, "dim", "Number of dimensions of the word vectors.", type=WholeNumber(1))
+@setting_option(DistillOptions, "dim", "Number of dimensions of the word vectors.", type=WholeNumber(1))
 @device_option
 @out_option
 def distill_command(
@@ -184,14 +184,14 @@ def _parse_spelling(context: click.Context, parameter: click.Parameter, value: s
     """
     if value is None:
         return None
-    dim, weight = weighted_name(value)
+    dim, weight = parse_weighted_name(value)
     if not dim.isdecimal():
         raise BadInput(f"--spelling is {value}", value=value, expected="DIM or DIM=WEIGHT")
     return int(dim), weight
 
 
 @vectors.command("mix", epilog="Example: resift vectors mix resift-en=1 own-vectors=0.5 --out mixed")
-@click.argument("sources", nargs=-1, required=True, metavar="DIR[@LAYER][=WEIGHT]...", callback=weighted_names)
+@click.argument("sources", nargs=-1, required=True, metavar="DIR[@LAYER][=WEIGHT]...", callback=parse_weighted_names)
 @click.option(
     "--corpus",
     "files",
@@ -200,7 +200,7 @@ def _parse_spelling(context: click.Context, parameter: click.Parameter, value: s
     help="A file of documents, whose inverse document frequencies become the weights of words. May be repeated.",
 )
 @click.option("--words", metavar="FILE", help="A file with a word on each line, for vectors of hidden layers.")
-@option_of(
+@setting_option(
     mix_vectors,
     "aggregate",
     "How to combine the vectors of a word. 'sum' and 'average' need equal numbers of dimensions.",
@@ -254,7 +254,7 @@ def _source_tables(names: Sequence[str], words: Sequence[str], device: Device) -
     Raises:
         BadInput: If there are no words for the layers of a transformer.
     """
-    layers = [_layer_of(name) for name in names]
+    layers = [_parse_layer(name) for name in names]
     by_folder: dict[str, dict[int, WordVectors]] = {}
     for folder in dict.fromkeys(layer[0] for layer in layers if layer):
         if not words:
@@ -270,7 +270,7 @@ def _source_tables(names: Sequence[str], words: Sequence[str], device: Device) -
     ]
 
 
-def _layer_of(name: str) -> tuple[str, int] | None:
+def _parse_layer(name: str) -> tuple[str, int] | None:
     """Parse ``DIR@LAYER``. Return the folder and the number of the layer, or None for other names."""
     folder, at, layer = name.rpartition("@")
     return (folder, int(layer)) if at and re.fullmatch(r"-?\d{1,4}", layer) else None
@@ -361,4 +361,4 @@ def build(encoder: str, vectors: str, out: str) -> None:
     """
     model = build_model(encoder, load_vectors(vectors))
     model.save(out)
-    click.echo(saved_line(model, out))
+    click.echo(saved_model_line(model, out))

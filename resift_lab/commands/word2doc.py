@@ -16,7 +16,7 @@ from resift.encoders.word2doc import Word2Doc
 from resift.errors import BadInput, needs_extra
 from resift.ingest.readers import Files
 from resift.vectors.packaged import load_vectors
-from resift_lab.commands.options import checkpoint_beside, out_option, seed_option, vectors_option
+from resift_lab.commands.options import checkpoint_path, out_option, seed_option, vectors_option
 from resift_lab.commands.settings import set_option
 from resift_lab.training.options import Word2DocOptions
 from resift_lab.word2doc.documents import titled_texts
@@ -64,7 +64,7 @@ def train_command(
     documents = titled_texts(source)
     if not documents.ids:
         raise no_documents(source)
-    checkpoint = checkpoint_beside(out)
+    checkpoint = checkpoint_path(out)
     with progress_bar("training") as progress:
         model, report = train(documents, load_vectors(vectors), options, progress, checkpoint)
     model.save(out)

@@ -99,7 +99,7 @@ def evaluate(
         BadInput: If a judged query is missing, if no query has a relevant document, or if the index contains none of
             the relevant documents.
     """
-    judged = _judged(qrels)
+    judged = _with_relevant_documents(qrels)
     if not judged:
         raise BadInput("no query has a relevant document", expected=_QRELS)
     if missing := next((query for query in judged if query not in queries), None):
@@ -109,14 +109,16 @@ def evaluate(
     with progress_bar("searching", progress) as report_progress:
         for query, grades in judged.items():
             hits = index.search(queries[query], **{"size": DEPTH, **options})
-            measured.append(_measures([hit.id for hit in hits], {str(id): grade for id, grade in grades.items()}))
+            measured.append(
+                _measure_ranking([hit.id for hit in hits], {str(id): grade for id, grade in grades.items()})
+            )
             report_progress(len(measured), len(judged))
     values = {name: np.array([row[name] for row in measured]) for name in measured[0]}
     return Evaluation(list(judged), values, len(qrels) - len(judged))
 
 
-def _judged(qrels: Mapping[str, Mapping[Any, float]]) -> dict[str, Mapping[Any, float]]:
-    """Select the queries that have at least one relevant document.
+def _with_relevant_documents(qrels: Mapping[str, Mapping[Any, float]]) -> dict[str, Mapping[Any, float]]:
+    """Return the queries that have at least one relevant document, with the grades of their documents.
 
     Args:
         qrels: The grades: ``qrels[query id][document id]``. A grade above 0 means relevant.
@@ -152,8 +154,8 @@ def _require_documents(index: Any, ids: list[str]) -> None:
     raise BadInput(message, value=ids[0], expected=f"its own ids, such as {own[0]!r}" if own else "documents in it")
 
 
-def _measures(ids: list[str], grades: dict[str, float]) -> dict[str, float]:
-    """Measure the ranking of a query.
+def _measure_ranking(ids: list[str], grades: dict[str, float]) -> dict[str, float]:
+    """Measure the quality of a query's ranking by the grades of its documents.
 
     Args:
         ids: Ids of the hits, best first.

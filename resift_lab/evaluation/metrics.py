@@ -62,7 +62,7 @@ def interpolated_precision(similarity: NDArray[Any], relevant: NDArray[Any]) -> 
     Source:
         Passalis and Tefas 2018, section 4.2: Pr_interp(q, k) = max over k' ≥ k.
     """
-    return interpolated(relevance_by_rank(similarity, relevant))[0]
+    return interpolated_precisions(relevance_by_rank(similarity, relevant))[0]
 
 
 def map11(similarity: NDArray[Any], relevant: NDArray[Any]) -> Numbers:
@@ -100,7 +100,7 @@ def precision_at(similarity: NDArray[Any], relevant: NDArray[Any], k: int) -> Nu
     Raises:
         BadInput: If ``k`` is less than 1.
     """
-    return precision(relevance_by_rank(similarity, relevant), (k,))[:, 0]
+    return precisions_at(relevance_by_rank(similarity, relevant), (k,))[:, 0]
 
 
 def interpolated_precision_at(similarity: NDArray[Any], relevant: NDArray[Any], k: int) -> Numbers:
@@ -121,7 +121,7 @@ def interpolated_precision_at(similarity: NDArray[Any], relevant: NDArray[Any], 
     Source:
         Passalis and Tefas 2018, section 4.2.
     """
-    return interpolated(relevance_by_rank(similarity, relevant), (k,))[1][:, 0]
+    return interpolated_precisions(relevance_by_rank(similarity, relevant), (k,))[1][:, 0]
 
 
 def precision_scope(similarity: NDArray[Any], relevant: NDArray[Any], scopes: Sequence[int] = SCOPES) -> Numbers:
@@ -135,16 +135,17 @@ def precision_scope(similarity: NDArray[Any], relevant: NDArray[Any], scopes: Se
     Returns:
         Values from 0 to 1, shape (Q, S).
     """
-    return precision(relevance_by_rank(similarity, relevant), scopes)
+    return precisions_at(relevance_by_rank(similarity, relevant), scopes)
 
 
-def interpolated(hits: NDArray[np.bool_], ranks: Sequence[int] = ()) -> tuple[Numbers, Numbers]:
-    """Return interpolated precisions of Q queries, at 11 recall levels and at the given ranks.
+def interpolated_precisions(hits: NDArray[np.bool_], ranks: Sequence[int] = ()) -> tuple[Numbers, Numbers]:
+    """Return the interpolated precisions of Q rankings, at 11 levels of recall and at given ranks.
 
-    The interpolated precision at a level or rank is the largest precision at this or any later rank.
+    The interpolated precision at a rank is the largest precision at this or any later rank. At a level of recall, it is
+    the largest precision at any rank whose recall reaches the level.
 
     Args:
-        hits: Relevance of documents by rank, shape (Q, N), from :func:`relevance_by_rank`.
+        hits: Whether the document at each rank is relevant, shape (Q, N), from :func:`relevance_by_rank`.
         ranks: The R ranks to measure at, counted from 1.
 
     Returns:
@@ -165,11 +166,11 @@ def interpolated(hits: NDArray[np.bool_], ranks: Sequence[int] = ()) -> tuple[Nu
     return levels, tops
 
 
-def precision(hits: NDArray[np.bool_], ranks: Sequence[int]) -> Numbers:
-    """Return the share of relevant documents among the first k documents, for several values of k.
+def precisions_at(hits: NDArray[np.bool_], ranks: Sequence[int]) -> Numbers:
+    """Return the share of relevant documents among the first k documents of Q rankings, for several values of k.
 
     Args:
-        hits: Relevance of documents by rank, shape (Q, N), from :func:`relevance_by_rank`.
+        hits: Whether the document at each rank is relevant, shape (Q, N), from :func:`relevance_by_rank`.
         ranks: The R values of k, each at least 1.
 
     Returns:

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from resift.encoders.late_interaction import score_factors
 from resift.errors import BadInput
 from resift_lab.evaluation.baselines.bm25 import BM25
-from resift_lab.evaluation.baselines.late_interaction import Late, select_documents
+from resift_lab.evaluation.baselines.late_interaction import LateInteractionSystem, select_documents
 from resift_lab.evaluation.data import Classes, Collection, with_queries
 from resift_lab.evaluation.metrics import Numbers, average_precision, ndcg_at, recall_at, reciprocal_rank
 from resift_lab.evaluation.pairwise import Matrix, similarity_blocks
 from resift_lab.evaluation.same_class import SameClassScores, same_class_scores
-from resift_lab.evaluation.served import SearchableCollection, Serve, SimulatedSearch, scores_of, served_by
+from resift_lab.evaluation.served import SearchableCollection, Serve, SimulatedSearch, scores_of, search_function
 from resift_lab.evaluation.significance import bootstrap_mean, paired_randomization
 from resift_lab.evaluation.system import System, known_word_share, weights_of
 from resift_lab.fingerprints import fingerprints
@@ -63,8 +63,8 @@ class Run:
         """
         return {name: bootstrap_mean(values, np.random.default_rng(seed)) for name, values in self.values.items()}
 
-    def against(self, other: Run, seed: int) -> dict[str, float]:
-        """Compare this run with the run of another system, by a paired randomisation test.
+    def p_values(self, other: Run, seed: int) -> dict[str, float]:
+        """Test whether this run's metrics differ from those of another run, by a paired randomisation test.
 
         Args:
             other: The run of the other system on the same queries.
@@ -121,10 +121,10 @@ def run_classes(system: System, train: Classes, test: Classes) -> Run:
         "unknown": int(np.count_nonzero(np.asarray(abs(queries).sum(axis=1)) == 0)),
         "classes": len(set(train.labels)),
     }
-    return Run(values, {**facts, **_curves(scores)})
+    return Run(values, {**facts, **_mean_curves(scores)})
 
 
-def _curves(scores: SameClassScores) -> dict[str, Any]:
+def _mean_curves(scores: SameClassScores) -> dict[str, Any]:
     """Average the precision–recall curves and the precision–scope curves over all queries.
 
     Args:
@@ -207,13 +207,13 @@ def run_hybrid(
         raise BadInput(f"alpha is {alpha}", value=alpha, expected="a number from 0 (BM25 only) to 1 (vectors only)")
     if isinstance(system, BM25):
         raise BadInput("hybrid of BM25 with itself", value="bm25", expected="another encoder")
-    if isinstance(system, Late) and serve is not None:
-        return _run_late(system, collection, alpha, serve, progress)
+    if isinstance(system, LateInteractionSystem) and serve is not None:
+        return _run_reranker(system, collection, alpha, serve, progress)
     lexical = BM25()
     terms, database = lexical.fit(collection.documents), system.fit(collection.documents)
     own, alpha = alpha is None, weights_of(system)[0] if alpha is None else alpha
     term_queries, queries = lexical.queries(collection.queries), system.queries(collection.queries)
-    search = _search(serve, system, collection, database)
+    search = _index_collection(serve, system, collection, database)
     known = partial(known_word_share, system) if own else None
     mixed, first, second = (_Rankings(collection) for _ in range(3))
     for rows, semantic in similarity_blocks(queries, database, system.similarity):
@@ -235,8 +235,12 @@ def run_hybrid(
     return mixed.run(width, alpha=alpha), first.run(terms.shape[1]), second.run(width)
 
 
-def _run_late(
-    system: Late, collection: Collection, alpha: float | None, serve: Serve, progress: Callable[[int, int], None]
+def _run_reranker(
+    system: LateInteractionSystem,
+    collection: Collection,
+    alpha: float | None,
+    serve: Serve,
+    progress: Callable[[int, int], None],
 ) -> tuple[Run, Run, Run]:
     """Evaluate a reranker that reorders the first hits of the service's search.
 
@@ -253,7 +257,10 @@ def _run_late(
     bm25, alone = run_retrieval(BM25(), collection), run_retrieval(system, collection)
     reranker, count = system.reranker, len(collection.queries)
     alpha = reranker.alpha if alpha is None else alpha
-    served, texts = served_by(serve, system.first_stage(), collection.documents), reranker.prepare(collection.documents)
+    served, texts = (
+        search_function(serve, system.first_stage(), collection.documents),
+        reranker.prepare(collection.documents),
+    )
     rankings = []
     for done, query in enumerate(collection.queries, 1):
         hits = served(query)
@@ -284,7 +291,7 @@ def run_rankings(rankings: Sequence[NDArray[np.int64]], collection: Collection, 
     return filled.run(dimensions, **facts)
 
 
-def _search(
+def _index_collection(
     serve: Serve | None, system: System, collection: Collection, database: Matrix
 ) -> SearchableCollection | None:
     """Index a test collection, so that searches return the same hits as the service.

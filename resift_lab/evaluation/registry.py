@@ -23,7 +23,7 @@ any other name         An untrained model, see :func:`resift.encoders.builders.b
 =====================  =============================================================================================
 
 ``adapted`` and ``st:FOLDER`` need modules that this package does not import. Callers pass functions that build them
-(:func:`resift_lab.training.systems.learners`).
+(:func:`resift_lab.training.systems.system_builders`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from resift.vectors.table import WordVectors
 from resift_lab.evaluation.baselines.bm25 import BM25
 from resift_lab.evaluation.baselines.dynamax import DynaMaxPairs
 from resift_lab.evaluation.baselines.fuzzy_counts import FuzzyCounts
-from resift_lab.evaluation.baselines.late_interaction import Late
+from resift_lab.evaluation.baselines.late_interaction import LateInteractionSystem
 from resift_lab.evaluation.baselines.lsi import Lsi
 from resift_lab.evaluation.baselines.means import mean_system
 from resift_lab.evaluation.baselines.paragraph_vectors import ParagraphVectors
@@ -54,11 +54,11 @@ from resift_lab.evaluation.baselines.sif import Sif
 from resift_lab.evaluation.baselines.svm import Svm
 from resift_lab.evaluation.baselines.terms import without_stop_words
 from resift_lab.evaluation.baselines.tfidf import TfIdf
-from resift_lab.evaluation.system import Encoder, System, Taught
+from resift_lab.evaluation.system import Encoder, System, TeacherAndStudent
 
 
 @dataclass(frozen=True)
-class Source:
+class SystemSource:
     """The word vectors and the random seed from which a retrieval system is built.
 
     Attributes:
@@ -85,7 +85,8 @@ class Baseline:
 
     Attributes:
         form: Name with placeholders for its parameters, such as ``lsi:K``, for error messages.
-        build: Function that builds the system from a :class:`Source` and the parameters, which are positive integers.
+        build: Function that builds the system from a :class:`SystemSource` and the parameters, which are positive
+            integers.
         min_parameters: Minimum number of parameters.
         max_parameters: Maximum number of parameters.
     """
@@ -96,8 +97,8 @@ class Baseline:
     max_parameters: int = 0
 
 
-Learner = Callable[[Source, str], System]
-"""A function that builds a system from a :class:`Source` and the text after the colon in the system's name."""
+SystemBuilder = Callable[[SystemSource, str], System]
+"""A function that builds a system from a :class:`SystemSource` and the text after the colon in the system's name."""
 
 _BASELINES = {
     "tfidf": Baseline("tfidf[:MIN_DF]", lambda source, min_df=1: TfIdf(tokenize, min_df), 0, 1),
@@ -110,7 +111,7 @@ _BASELINES = {
     "sfbow-counts": Baseline("sfbow-counts", lambda source: FuzzyCounts(source.table())),
     "sif": Baseline("sif", lambda source: Sif(source.table())),
     "model2vec": Baseline("model2vec", lambda source: mean_system(source.table(), "zipf")),
-    "late": Baseline("late", lambda source: Late(None, source.vectors)),
+    "late": Baseline("late", lambda source: LateInteractionSystem(None, source.vectors)),
 }
 BASELINES = (*(baseline.form for baseline in _BASELINES.values()), "svm:T,FILE", "adapted[:mixed]", "st:FOLDER")
 """Names of the baselines, with placeholders for parameters."""
@@ -121,7 +122,7 @@ def build_system(
     vectors: str | Path = DEFAULT_MODEL,
     seed: int = 0,
     similarity: str | None = None,
-    learners: Mapping[str, Learner] | None = None,
+    system_builders: Mapping[str, SystemBuilder] | None = None,
 ) -> System:
     """Build the system to evaluate from its name, such as ``bm25`` or ``lsi:100``.
 
@@ -131,39 +132,39 @@ def build_system(
         seed: Random seed.
         similarity: Name of a similarity that replaces the system's default. With ``dynamax``, sentences are compared by
             the word vectors of the named Resift encoder.
-        learners: Functions that build the systems ``adapted`` and ``st``, by these names. The function ``st`` is also
-            used to encode the documents of static query models.
+        system_builders: Functions that build the systems ``adapted`` and ``st``, by these names. The function ``st`` is
+            also used to encode the documents of static query models.
 
     Raises:
-        BadInput: If the name or the similarity is unknown, if a parameter in the name is invalid, or if ``learners``
-            lacks a required function.
+        BadInput: If the name or the similarity is unknown, if a parameter in the name is invalid, or if a required
+            function is missing in ``system_builders``.
         ModelNotFound: If the word vectors do not exist.
     """
     _check(similarity)
     kind, _, options = name.partition(":")
-    source = Source(vectors, seed)
+    source = SystemSource(vectors, seed)
     if (kind == "adapted" and options in ("", "mixed")) or (kind == "st" and options):
-        system = _learner(kind, learners)(source, options)
+        system = _builder_of(kind, system_builders)(source, options)
     elif kind == "svm":
-        system = _svm(name, options)
+        system = _build_svm(name, options)
     elif kind in _BASELINES:
-        system = _BASELINES[kind].build(source, *_parameters(name, _BASELINES[kind]))
+        system = _BASELINES[kind].build(source, *_parse_parameters(name, _BASELINES[kind]))
     else:
-        return _encoder(name, source, similarity, learners)
+        return _build_encoder(name, source, similarity, system_builders)
     if similarity is not None:
         system.similarity = similarity
     return system
 
 
 def load_system(
-    folder: str | Path, similarity: str | None = None, learners: Mapping[str, Learner] | None = None
+    folder: str | Path, similarity: str | None = None, system_builders: Mapping[str, SystemBuilder] | None = None
 ) -> System:
     """Load a saved model or reranker as a retrieval system that can be evaluated.
 
     Args:
         folder: Folder of the model.
         similarity: Name of a similarity that replaces the model's own similarity.
-        learners: Functions that build systems of other kinds, by kind. For a model that encodes only queries,
+        system_builders: Functions that build systems of other kinds, by kind. For a model that encodes only queries,
             the function ``st`` is needed to encode documents.
 
     Raises:
@@ -174,12 +175,14 @@ def load_system(
     """
     _check(similarity)
     if Path(folder, RERANKER_FILE).is_file():
-        return Late(LateInteraction.load(folder))
+        return LateInteractionSystem(LateInteraction.load(folder))
     model = load_model(folder)
-    return as_system(model, learners) if isinstance(model, StaticQueries) else _system_of_model(model, similarity)
+    return (
+        as_system(model, system_builders) if isinstance(model, StaticQueries) else _system_of_model(model, similarity)
+    )
 
 
-def as_system(model: Model, learners: Mapping[str, Learner] | None = None) -> Encoder:
+def as_system(model: Model, system_builders: Mapping[str, SystemBuilder] | None = None) -> Encoder:
     """Wrap a model as a retrieval system that can be evaluated.
 
     A model that encodes only queries (:class:`StaticQueries`) is combined with its teacher, which encodes the
@@ -187,32 +190,35 @@ def as_system(model: Model, learners: Mapping[str, Learner] | None = None) -> En
 
     Args:
         model: The model to wrap.
-        learners: Functions that build systems of other kinds, by kind, such as ``st`` for sentence-transformers models.
+        system_builders: Functions that build systems of other kinds, by kind, such as ``st`` for sentence-transformers
+            models.
 
     Raises:
         BadInput: If the model encodes only queries and its teacher is not a local folder.
     """
     if isinstance(model, StaticQueries):
-        return pair_with_teacher(model, learners)
+        return pair_with_teacher(model, system_builders)
     return Encoder(model.encode, model.similarity, model.table, model.alpha, model.max_alpha)
 
 
-def pair_with_teacher(model: StaticQueries, learners: Mapping[str, Learner] | None) -> Encoder:
+def pair_with_teacher(model: StaticQueries, system_builders: Mapping[str, SystemBuilder] | None) -> Encoder:
     """Combine a model that encodes only queries with its teacher, the larger model that encodes the documents.
 
     Args:
         model: The model that encodes queries.
-        learners: Functions that build systems, by kind. The function ``st``, for sentence-transformers models, loads
-            the teacher.
+        system_builders: Functions that build systems, by kind. The function ``st``, for sentence-transformers models,
+            loads the teacher.
 
     Raises:
-        BadInput: If the teacher is not a local folder, or ``learners`` has no function ``st``.
+        BadInput: If the teacher is not a local folder, or ``system_builders`` has no function ``st``.
     """
     if not Path(model.teacher).is_dir():
         message = f"the documents of model {model.hash} must be encoded by {model.teacher!r}, which is not a folder"
         raise BadInput(message, value=model.teacher, expected="the folder of a sentence-transformers model")
-    teacher = _learner("st", learners)(Source(DEFAULT_MODEL, 0), model.teacher)
-    return Taught(teacher.fit, Encoder(model.encode, model.similarity, model.table, model.alpha, model.max_alpha))
+    teacher = _builder_of("st", system_builders)(SystemSource(DEFAULT_MODEL, 0), model.teacher)
+    return TeacherAndStudent(
+        teacher.fit, Encoder(model.encode, model.similarity, model.table, model.alpha, model.max_alpha)
+    )
 
 
 def _check(similarity: str | None) -> None:
@@ -221,23 +227,23 @@ def _check(similarity: str | None) -> None:
         raise BadInput(f"unknown similarity {similarity!r}", value=similarity, expected=" | ".join(known))
 
 
-def _learner(kind: str, learners: Mapping[str, Learner] | None) -> Learner:
+def _builder_of(kind: str, system_builders: Mapping[str, SystemBuilder] | None) -> SystemBuilder:
     """Look up the function that builds systems of a given kind.
 
     Args:
         kind: The kind, such as ``st`` for sentence-transformers models.
-        learners: The functions by kind, or None.
+        system_builders: The functions by kind, or None.
 
     Raises:
         BadInput: If there is no function for the kind.
     """
-    if learners is None or kind not in learners:
+    if system_builders is None or kind not in system_builders:
         message = f"system {kind!r} cannot be built, because no function for it was passed"
-        raise BadInput(message, value=kind, expected="an entry in the argument `learners`")
-    return learners[kind]
+        raise BadInput(message, value=kind, expected="an entry in the argument `system_builders`")
+    return system_builders[kind]
 
 
-def _svm(name: str, options: str) -> Svm:
+def _build_svm(name: str, options: str) -> Svm:
     """Train the linear classifier that a system name of the form ``svm:T,FILE`` describes.
 
     Args:
@@ -253,7 +259,7 @@ def _svm(name: str, options: str) -> Svm:
     return Svm(file, float(temperature))
 
 
-def _parameters(name: str, baseline: Baseline) -> list[int]:
+def _parse_parameters(name: str, baseline: Baseline) -> list[int]:
     """Parse the numbers in the name of a baseline, such as the 100 and the 2 in ``lsi:100,2``.
 
     Args:
@@ -275,8 +281,8 @@ def _parameters(name: str, baseline: Baseline) -> list[int]:
     return [int(number) for number in numbers]
 
 
-def _encoder(
-    name: str, source: Source, similarity: str | None, learners: Mapping[str, Learner] | None = None
+def _build_encoder(
+    name: str, source: SystemSource, similarity: str | None, system_builders: Mapping[str, SystemBuilder] | None = None
 ) -> System:
     """Load a saved model from a folder, or build an untrained model by its name.
 
@@ -284,11 +290,12 @@ def _encoder(
         name: Path of the folder, or name of the model, such as ``mean`` or ``boew:64``.
         source: Word vectors and random seed of an untrained model.
         similarity: Name of a similarity that replaces the model's own similarity.
-        learners: Functions that build systems of other kinds, by kind, such as ``st`` for sentence-transformers models.
+        system_builders: Functions that build systems of other kinds, by kind, such as ``st`` for sentence-transformers
+            models.
     """
     # a folder takes precedence: a folder that is named like a model, for example "mean", is probably intended
     if name == DEFAULT_MODEL or Path(name, "model.json").is_file() or Path(name, RERANKER_FILE).is_file():
-        return load_system(name, similarity, learners)
+        return load_system(name, similarity, system_builders)
     table = source.table()
     try:
         model = build_model(name, table, source.seed)

@@ -35,7 +35,7 @@ def run_report(run: Run, name: str, seed: int, other: Run | None = None, other_n
             **other_means,
             "intervals": other.intervals(seed),
             "difference": {key: value - other_means[key] for key, value in means.items()},
-            "p": run.against(other, seed),
+            "p": run.p_values(other, seed),
         }
     return report
 
@@ -56,16 +56,16 @@ def sts_report(
         A dictionary for JSON. With ``other``, its key ``compare`` contains the second system's correlations and
         intervals, the differences (first system minus second system) and p-values.
     """
-    own = sts.summary(tasks)
+    own = sts.correlations(tasks)
     report = {"system": name, **own, "intervals": sts.intervals(tasks, seed), "seed": seed}
     if other is not None:
-        summary = sts.summary(other)
+        summary = sts.correlations(other)
         report["compare"] = {
             "system": other_name,
             **summary,
             "intervals": sts.intervals(other, seed),
             "difference": {key: own[key] - summary[key] for key in sts.METRICS},
-            "p": sts.significance(tasks, other, seed),
+            "p": sts.p_values(tasks, other, seed),
         }
     return report
 
@@ -132,20 +132,20 @@ def topics_table(report: Mapping[str, Any], metrics: Sequence[str]) -> str:
         for name in metrics:
             values = [_number(entry[way][name]) for way in ("before", "after", "whole")]
             rows.append([kind, str(entry["queries"] - entry["all_judged"]), name, *values])
-    return "\n".join(_aligned(rows))
+    return "\n".join(_aligned_lines(rows))
 
 
 def as_json(report: Mapping[str, Any]) -> str:
     """Return a report as one line of JSON. NaN becomes null."""
-    return json.dumps(_plain(report), ensure_ascii=False, allow_nan=False)
+    return json.dumps(_to_json(report), ensure_ascii=False, allow_nan=False)
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     """Convert a value of a report to types that JSON supports. NaN and infinity become None."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
+        return {str(key): _to_json(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(inner) for inner in value]
+        return [_to_json(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -165,23 +165,23 @@ def as_table(report: Mapping[str, Any], metrics: Sequence[str]) -> str:
     head = ["METRIC", report["system"], "95 %", *alone]
     rows = [head + ([compare["system"], "95 %", "DIFFERENCE", "P"] if compare else [])]
     for name in metrics:
-        row = [name, *_with_interval(report, name), *(_number(entry[name]) for entry in alone.values())]
+        row = [name, *_interval_cells(report, name), *(_number(entry[name]) for entry in alone.values())]
         if compare:
-            row += _with_interval(compare, name)
+            row += _interval_cells(compare, name)
             if name in compare["p"]:
                 row += [f"{compare['difference'][name]:+.4f}", f"{compare['p'][name]:.4f}"]
         rows.append(row)
-    lines = _aligned(rows)
+    lines = _aligned_lines(rows)
     for kind in ("files", "tasks"):
         if entries := report.get(kind):
             columns = list(next(iter(entries.values())))
             body = [[key, *(_number(entry[column]) for column in columns)] for key, entry in entries.items()]
-            lines += ["", *_aligned([[kind.upper(), *columns], *body])]
+            lines += ["", *_aligned_lines([[kind.upper(), *columns], *body])]
     return "\n".join(lines)
 
 
-def _with_interval(entry: Mapping[str, Any], name: str) -> list[str]:
-    """Return the two table cells of a metric: its value, and its 95 % interval.
+def _interval_cells(entry: Mapping[str, Any], name: str) -> list[str]:
+    """Return two cells of a table for a metric: its value, and the limits of its 95 % interval.
 
     Args:
         entry: The values of a system by metric, with their intervals under the key ``intervals``.
@@ -197,7 +197,7 @@ def _number(value: Any) -> str:
     return "" if value is None else f"{value:.4f}"
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+def _aligned_lines(rows: Sequence[Sequence[str]]) -> list[str]:
     """Format the rows of a table, which consist of text cells, as lines of text with aligned columns."""
     widths = [max(len(row[i]) if i < len(row) else 0 for row in rows) for i in range(max(map(len, rows)))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip() for row in rows]

@@ -16,7 +16,7 @@ from resift.reviews.ranking import DocumentSet
 from resift.reviews.stopping import p_value
 from resift_lab.evaluation.data import Collection
 
-FIGURES = ("wss@95", "wss@100", "rrf@10", "atd", "recall@stop", "read@stop", "reached")
+MEASURES = ("wss@95", "wss@100", "rrf@10", "atd", "recall@stop", "read@stop", "reached")
 
 
 @dataclass(frozen=True)
@@ -24,16 +24,16 @@ class SimulatedReview:
     """The reading order in a simulated systematic review, in which all documents are read.
 
     Attributes:
-        labels: Whether each of the n documents is relevant, in the order of reading, shape (n,). The two labelled
-            documents that a review starts with are excluded.
+        labels: Whether each of the n documents is relevant, in the order of reading, shape (n,). The two documents
+            whose labels a review starts with are left out.
         stop: Number of documents that had been read when the stopping rule was first met, or n if it was never met.
     """
 
     labels: NDArray[np.bool_]
     stop: int
 
-    def figures(self, target: float) -> dict[str, float]:
-        """Compute measures of how much reading the review saves, in percent.
+    def measures(self, target: float) -> dict[str, float]:
+        """Return measures of how early the relevant documents were read, and of the stopping rule, in percent.
 
         Args:
             target: The recall at which a review may stop, 0 to 1.
@@ -123,12 +123,12 @@ def review_report(collection: Collection, seeds: int, batch: int, target: float 
         target: The recall at which a review may stop, 0 to 1.
 
     Returns:
-        A dictionary for JSON with the settings, the mean of each measure (:meth:`SimulatedReview.figures`), and the
+        A dictionary for JSON with the settings, the mean of each measure (:meth:`SimulatedReview.measures`), and the
         measures of each simulation in ``runs``.
     """
     documents = DocumentSet(collection.document_ids, collection.documents)
-    runs = [simulate(collection, seed, batch, target, documents).figures(target) for seed in range(seeds)]
-    means = {name: round(float(np.mean([run[name] for run in runs])), 2) for name in FIGURES}
+    runs = [simulate(collection, seed, batch, target, documents).measures(target) for seed in range(seeds)]
+    means = {name: round(float(np.mean([run[name] for run in runs])), 2) for name in MEASURES}
     return {
         "task": "review",
         "documents": len(collection.documents),

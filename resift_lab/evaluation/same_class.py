@@ -10,7 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.errors import BadInput
-from resift_lab.evaluation.metrics import LEVELS, SCOPES, Numbers, interpolated, precision, relevance_by_rank
+from resift_lab.evaluation.metrics import (
+    LEVELS,
+    SCOPES,
+    Numbers,
+    interpolated_precisions,
+    precisions_at,
+    relevance_by_rank,
+)
 from resift_lab.evaluation.pairwise import Block, Matrix, similarity_blocks
 
 # Default ranks k of the measures `precision` and `interpolated`.
@@ -78,8 +85,8 @@ def same_class_scores(
     plain = np.full((len(query_classes), len(ranks)), np.nan)
     for rows, scores in similarity_blocks(queries, database, similarity):
         hits = relevance_by_rank(scores, query_classes[rows, None] == classes)
-        curve[rows], best[rows] = interpolated(hits, top)
-        plain[rows] = precision(hits, ranks)
+        curve[rows], best[rows] = interpolated_precisions(hits, top)
+        plain[rows] = precisions_at(hits, ranks)
     # NaN rather than a precision of 0, because no document has the class of these queries
     unknown = np.isnan(curve[:, 0])
     plain[unknown], best[unknown] = np.nan, np.nan

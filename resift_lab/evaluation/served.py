@@ -99,8 +99,10 @@ Serve = Callable[[Sequence[str], Floats, str, Callable[[str], float]], Searchabl
 Served = Callable[[str], Hits]  # a function that takes the text of a query and returns its hits, without a session
 
 
-def served_by(serve: Serve, system: System, documents: Sequence[str]) -> Served:
-    """Fit a retrieval system on documents, and return a function that searches them by BM25 and the system's vectors.
+def search_function(serve: Serve, system: System, documents: Sequence[str]) -> Served:
+    """Return a function that searches documents by BM25 and by the vectors of a retrieval system.
+
+    The system is fitted on the documents first.
 
     Args:
         serve: A function that takes documents and their vectors, and returns a search with the same ranking as the

@@ -43,7 +43,7 @@ def bootstrap_mean(
     if len(sample) < 2:
         value = float(sample[0]) if len(sample) else float("nan")
         return value, value
-    settings = {"confidence_level": confidence, "n_resamples": resamples, "batch": _batch(len(sample))}
+    settings = {"confidence_level": confidence, "n_resamples": resamples, "batch": _rows_per_draw(len(sample))}
     interval = bootstrap((sample,), np.mean, method="percentile", rng=rng, **settings).confidence_interval
     return float(interval.low), float(interval.high)
 
@@ -93,11 +93,11 @@ def paired_randomization(
     def distance(sample: Numbers, axis: int) -> Numbers:
         return np.asarray(np.abs(sample.sum(axis=axis)))
 
-    settings = {"n_resamples": permutations, "batch": _batch(len(difference)), "alternative": "greater"}
+    settings = {"n_resamples": permutations, "batch": _rows_per_draw(len(difference)), "alternative": "greater"}
     return float(monte_carlo_test(difference, swap, distance, vectorized=True, **settings).pvalue)
 
 
-def _batch(width: int) -> int:
+def _rows_per_draw(width: int) -> int:
     """Return how many rows of random numbers to draw at a time, so that they fit in memory.
 
     Args:
@@ -106,8 +106,8 @@ def _batch(width: int) -> int:
     return max(1, _CHUNK // max(1, width))
 
 
-def chunks(total: int, width: int) -> list[int]:
-    """Divide the rows of a large matrix into chunks of at most two million numbers.
+def chunk_sizes(total: int, width: int) -> list[int]:
+    """Divide the rows of a large matrix into chunks of at most two million numbers, and return their sizes.
 
     Args:
         total: Number of rows.
@@ -116,7 +116,7 @@ def chunks(total: int, width: int) -> list[int]:
     Returns:
         The number of rows in each chunk, at least 1.
     """
-    size = _batch(width)
+    size = _rows_per_draw(width)
     return [min(size, total - start) for start in range(0, total, size)]
 
 

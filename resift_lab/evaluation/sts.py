@@ -20,7 +20,7 @@ from resift_lab.evaluation.baselines.dynamax import DynaMaxPairs
 from resift_lab.evaluation.data import SentencePairs
 from resift_lab.evaluation.metrics import Numbers, pearson, spearman
 from resift_lab.evaluation.pairwise import pair_similarity
-from resift_lab.evaluation.significance import chunks
+from resift_lab.evaluation.significance import chunk_sizes
 from resift_lab.evaluation.system import System
 
 with needs_extra("lab", "Evaluation"):
@@ -95,8 +95,8 @@ def _similarities(system: System, pairs: SentencePairs) -> NDArray[Any]:
     return pair_similarity(system.queries(pairs.left), system.queries(pairs.right), system.similarity)
 
 
-def summary(tasks: Sequence[StsTask]) -> dict[str, Any]:
-    """Compute the correlations of all sentence pairs together, of each file and of each task.
+def correlations(tasks: Sequence[StsTask]) -> dict[str, Any]:
+    """Return the correlations of predicted and human similarities: over all pairs, for each file and for each task.
 
     Args:
         tasks: The predictions of a system, by task.
@@ -116,34 +116,34 @@ def summary(tasks: Sequence[StsTask]) -> dict[str, Any]:
         members.setdefault(task.file, []).append(task)
     files = {
         name: {
-            **_averages(group, METRICS),
-            **{f"{key}_all": value for key, value in _averages([_joined(group)], METRICS).items()},
+            **_weighted_averages(group, METRICS),
+            **{f"{key}_all": value for key, value in _weighted_averages([_join_tasks(group)], METRICS).items()},
             "pairs": sum(len(task.gold) for task in group),
         }
         for name, group in members.items()
     }
-    whole = _averages([_joined(group) for group in members.values()], METRICS)
+    whole = _weighted_averages([_join_tasks(group) for group in members.values()], METRICS)
     return {
-        **_averages(tasks, METRICS),
+        **_weighted_averages(tasks, METRICS),
         **{f"{key}_all": value for key, value in whole.items()},
         "pairs": sum(len(task.gold) for task in tasks),
         "files": files,
-        "tasks": {f"{t.file}/{t.name}": {**_averages([t], METRICS), "pairs": len(t.gold)} for t in tasks},
+        "tasks": {f"{t.file}/{t.name}": {**_weighted_averages([t], METRICS), "pairs": len(t.gold)} for t in tasks},
     }
 
 
-def _joined(tasks: Sequence[StsTask]) -> StsTask:
+def _join_tasks(tasks: Sequence[StsTask]) -> StsTask:
     """Join the pairs of several tasks into a single task, which has the name of the first task's file."""
     predicted, gold = (np.concatenate(side) for side in zip(*((t.predicted, t.gold) for t in tasks), strict=True))
     return StsTask(tasks[0].file, tasks[0].file, predicted, gold)
 
 
-def _usable(tasks: Sequence[StsTask]) -> list[StsTask]:
+def _measurable_tasks(tasks: Sequence[StsTask]) -> list[StsTask]:
     """Return the tasks with at least two pairs. The correlation of a single pair is not defined."""
     return [task for task in tasks if len(task.gold) > 1]
 
 
-def _averages(tasks: Sequence[StsTask], metrics: dict[str, Callable[..., float]]) -> dict[str, float | None]:
+def _weighted_averages(tasks: Sequence[StsTask], metrics: dict[str, Callable[..., float]]) -> dict[str, float | None]:
     """Average correlations over tasks, weighted by the number of pairs.
 
     Args:
@@ -153,7 +153,7 @@ def _averages(tasks: Sequence[StsTask], metrics: dict[str, Callable[..., float]]
     Returns:
         The mean of each correlation, by name. None if every task has fewer than two pairs.
     """
-    usable = _usable(tasks)
+    usable = _measurable_tasks(tasks)
     weights = [len(task.gold) for task in usable]
     return {
         name: float(np.average([metric(t.predicted, t.gold) for t in usable], weights=weights)) if usable else None
@@ -179,17 +179,17 @@ def intervals(tasks: Sequence[StsTask], seed: int) -> dict[str, tuple[float, flo
     bounds = {}
     for name in METRICS:
         rng, sums = np.random.default_rng(seed), np.zeros(RESAMPLES)
-        for task in _usable(tasks):
+        for task in _measurable_tasks(tasks):
             n = len(task.gold)
-            drawn = (rng.integers(0, n, (count, n)) for count in chunks(RESAMPLES, n))
+            drawn = (rng.integers(0, n, (count, n)) for count in chunk_sizes(RESAMPLES, n))
             parts = [_correlations(task.predicted[rows], task.gold[rows], name == "spearman") for rows in drawn]
             sums += n * np.concatenate(parts)
-        low, high = np.quantile(sums / sum(len(task.gold) for task in _usable(tasks)), [0.025, 0.975])
+        low, high = np.quantile(sums / sum(len(task.gold) for task in _measurable_tasks(tasks)), [0.025, 0.975])
         bounds[name] = (float(low), float(high))
     return bounds
 
 
-def significance(first: Sequence[StsTask], second: Sequence[StsTask], seed: int) -> dict[str, float]:
+def p_values(first: Sequence[StsTask], second: Sequence[StsTask], seed: int) -> dict[str, float]:
     """Compare two systems on the same sentence pairs by a randomisation test.
 
     The predictions are first converted to ranks within the task, or to z-scores for ``pearson``. In each of 1000
@@ -208,11 +208,11 @@ def significance(first: Sequence[StsTask], second: Sequence[StsTask], seed: int)
     for name in METRICS:
         ranks = name == "spearman"
         rng, sums, observed = np.random.default_rng(seed), np.zeros(RESAMPLES), 0.0
-        for a, b in zip(_usable(first), _usable(second), strict=True):
-            x, y = (rankdata(side) if ranks else _standard(side) for side in (a.predicted, b.predicted))
+        for a, b in zip(_measurable_tasks(first), _measurable_tasks(second), strict=True):
+            x, y = (rankdata(side) if ranks else _standardised(side) for side in (a.predicted, b.predicted))
             n, parts = len(x), []
             observed += n * float(METRICS[name](x, a.gold) - METRICS[name](y, a.gold))
-            for count in chunks(RESAMPLES, n):
+            for count in chunk_sizes(RESAMPLES, n):
                 swap = rng.random((count, n)) < 0.5
                 gold = np.broadcast_to(a.gold, swap.shape)
                 left, right = np.where(swap, y, x), np.where(swap, x, y)
@@ -224,8 +224,8 @@ def significance(first: Sequence[StsTask], second: Sequence[StsTask], seed: int)
     return p
 
 
-def _standard(values: Numbers) -> Numbers:
-    """Standardise values to mean 0 and standard deviation 1. Return zeros if all values are equal."""
+def _standardised(values: Numbers) -> Numbers:
+    """Shift and scale values to mean 0 and standard deviation 1. Return zeros if all values are equal."""
     spread = values.std()
     return np.asarray((values - values.mean()) / spread if spread > 0 else np.zeros_like(values))
 

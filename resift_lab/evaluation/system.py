@@ -97,11 +97,11 @@ class Encoder:
         return self.queries(documents)
 
 
-class Taught(Encoder):
-    """A retrieval system of two models: a small student model encodes queries, and its large teacher encodes documents.
+class TeacherAndStudent(Encoder):
+    """A retrieval system of two models: a small student encodes the queries, and a large teacher the documents.
 
     Args:
-        fit: The teacher's function that encodes documents.
+        fit: A function that encodes documents with the teacher.
         encoder: The student, which was trained to encode queries like the teacher.
     """
 

@@ -38,7 +38,7 @@ class Observation:
 
 
 @dataclass
-class Skipped:
+class SkippedClicks:
     """Counters of clicks that were not replayed, by reason.
 
     Attributes:
@@ -68,7 +68,7 @@ class _LoggedSearch:
 
 
 @dataclass(frozen=True)
-class Log:
+class ReplayLog:
     """The data and settings that are needed to replay the events of clients.
 
     Attributes:
@@ -86,7 +86,9 @@ class Log:
     seconds: float
 
 
-def replay(client: str, events: Sequence[UbiEvent], log: Log, rank: Rank, skipped: Skipped) -> Iterator[Observation]:
+def replay(
+    client: str, events: Sequence[UbiEvent], log: ReplayLog, rank: Rank, skipped: SkippedClicks
+) -> Iterator[Observation]:
     """Repeat the logged searches of a client without and with a session.
 
     The session of a search contains the judgements that the service would derive from the client's earlier events.
@@ -102,8 +104,8 @@ def replay(client: str, events: Sequence[UbiEvent], log: Log, rank: Rank, skippe
     Yields:
         The ranks of each clicked document without and with the session.
     """
-    for search in _searches(events, log):
-        clicked = _clicked(search, log, skipped)
+    for search in _group_by_search(events, log):
+        clicked = _clicked_documents(search, log, skipped)
         past = [event for event in events if search.at - log.seconds <= event.at < search.at]
         judged = _judgements(past[-MAX_CLIENT_EVENTS:], log)
         # Documents that were shown without a click (negative grades) are targets too, because a session that moves them
@@ -128,7 +130,7 @@ def replay(client: str, events: Sequence[UbiEvent], log: Log, rank: Rank, skippe
             )
 
 
-def _searches(events: Sequence[UbiEvent], log: Log) -> list[_LoggedSearch]:
+def _group_by_search(events: Sequence[UbiEvent], log: ReplayLog) -> list[_LoggedSearch]:
     """Group the events of a client by search.
 
     Events belong to the same search if they have the same query id or, without an id, the same query text.
@@ -153,7 +155,7 @@ def _searches(events: Sequence[UbiEvent], log: Log) -> list[_LoggedSearch]:
     return sorted(searches, key=lambda search: search.at)
 
 
-def _clicked(search: _LoggedSearch, log: Log, skipped: Skipped) -> dict[str, int | None]:
+def _clicked_documents(search: _LoggedSearch, log: ReplayLog, skipped: SkippedClicks) -> dict[str, int | None]:
     """Return the documents that a client clicked in a search.
 
     Args:
@@ -180,7 +182,7 @@ def _clicked(search: _LoggedSearch, log: Log, skipped: Skipped) -> dict[str, int
     return clicked
 
 
-def _judgements(past: Sequence[UbiEvent], log: Log) -> list[Judgement]:
+def _judgements(past: Sequence[UbiEvent], log: ReplayLog) -> list[Judgement]:
     """Return the relevance judgements that the service would derive from earlier events of a client.
 
     Args:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resift_lab.evaluation.significance import chunks
-from resift_lab.log_replay.replay import Observation, Skipped
+from resift_lab.evaluation.significance import chunk_sizes
+from resift_lab.log_replay.replay import Observation, SkippedClicks
 
 Numbers = NDArray[np.float64]
 # Number of hits on the first page.
@@ -44,14 +44,14 @@ BIAS = (
 
 
 @dataclass(frozen=True)
-class Row:
-    """The metrics of a group of clicks.
+class ClickMetrics:
+    """Ranks of clicked documents with and without sessions, summarised over a group of clicks.
 
     Attributes:
         clicks: The number of clicks.
         clients: The number of clients.
         mrr_without: The mean reciprocal rank of the clicked documents without the session.
-        mrr_with: The mean reciprocal rank with the session.
+        mrr_with: The mean reciprocal rank of the clicked documents with the session.
         difference: ``mrr_with`` minus ``mrr_without``.
         interval: The 95 % confidence interval of the difference.
         first_ten_without: The share of clicked documents among the first ten hits without the session.
@@ -91,11 +91,11 @@ class Report:
     """
 
     index: str
-    rows: dict[str, Row]
+    rows: dict[str, ClickMetrics]
     false_alarms: int
     asked_twice: int
     unstable: int
-    skipped: Skipped
+    skipped: SkippedClicks
     events: int
     clients: int
     share: float
@@ -135,7 +135,7 @@ class Report:
         return "\n".join([*rows, *self.lines])
 
 
-def _cells(row: Row) -> list[str]:
+def _cells(row: ClickMetrics) -> list[str]:
     low, high = row.interval
     shares = (row.first_ten_without, row.first_ten_with, row.up, row.down)
     return [
@@ -149,7 +149,7 @@ def _cells(row: Row) -> list[str]:
     ]
 
 
-def rows_of(observations: Sequence[Observation], seed: int = 0) -> dict[str, Row]:
+def metrics_by_group(observations: Sequence[Observation], seed: int = 0) -> dict[str, ClickMetrics]:
     """Compare the ranks of clicked documents with and without sessions, for several groups of clicks.
 
     Clicks are grouped, for example, by the position at which the document was shown.
@@ -164,10 +164,10 @@ def rows_of(observations: Sequence[Observation], seed: int = 0) -> dict[str, Row
     """
     rng = np.random.default_rng(seed)
     groups = {name: [click for click in observations if belongs(click)] for name, belongs in _GROUPS.items()}
-    return {name: _row(clicks, rng, weighted=name == WEIGHTED) for name, clicks in groups.items() if clicks}
+    return {name: _click_metrics(clicks, rng, weighted=name == WEIGHTED) for name, clicks in groups.items() if clicks}
 
 
-def _row(clicks: Sequence[Observation], rng: np.random.Generator, weighted: bool) -> Row:
+def _click_metrics(clicks: Sequence[Observation], rng: np.random.Generator, weighted: bool) -> ClickMetrics:
     """Compare the ranks of clicked documents with and without sessions, for a group of clicks.
 
     Args:
@@ -179,23 +179,23 @@ def _row(clicks: Sequence[Observation], rng: np.random.Generator, weighted: bool
     Returns:
         The metrics of the group.
     """
-    without = np.array([_reciprocal(click.without) for click in clicks])
-    with_session = np.array([_reciprocal(click.with_session) for click in clicks])
+    without = np.array([_reciprocal_rank(click.without) for click in clicks])
+    with_session = np.array([_reciprocal_rank(click.with_session) for click in clicks])
     weights = np.ones(len(clicks))
     if weighted:
         weights = np.array([min(click.position or 1, _MAX_WEIGHT) for click in clicks], np.float64)
-    sums, counts = _by_client(clicks, weights)
+    sums, counts = _changes_by_client(clicks, weights)
 
     def mean(values: NDArray[Any]) -> float:
         return float(np.average(values, weights=weights))
 
-    return Row(
+    return ClickMetrics(
         clicks=len(clicks),
         clients=len(counts),
         mrr_without=mean(without),
         mrr_with=mean(with_session),
         difference=mean(with_session - without),
-        interval=interval(sums, counts, rng),
+        interval=mean_interval(sums, counts, rng),
         first_ten_without=mean(without >= 1 / FIRST),
         first_ten_with=mean(with_session >= 1 / FIRST),
         up=mean(with_session > without),
@@ -217,18 +217,18 @@ def false_alarms(observations: Sequence[Observation], seed: int = 0) -> int:
         The number of runs whose interval excludes 0.
     """
     rng = np.random.default_rng([seed, 1])
-    sums, counts = _by_client(observations, np.ones(len(observations)))
+    sums, counts = _changes_by_client(observations, np.ones(len(observations)))
     alarms = 0
     for _ in range(RUNS if len(counts) else 0):
-        low, high = interval(sums * rng.choice([-1.0, 1.0], len(sums)), counts, rng, resamples=500)
+        low, high = mean_interval(sums * rng.choice([-1.0, 1.0], len(sums)), counts, rng, resamples=500)
         alarms += not low <= 0 <= high
     return alarms
 
 
-def interval(
+def mean_interval(
     sums: Numbers, counts: Numbers, rng: np.random.Generator, confidence: float = 0.95, resamples: int = _RESAMPLES
 ) -> tuple[float, float]:
-    """Return a symmetric bootstrap-t confidence interval of a mean over clicks.
+    """Return a confidence interval of a mean over clicks, by a symmetric bootstrap-t.
 
     The clicks of a client are not independent, so whole clients are resampled. The deviation of each resampled mean is
     divided by its own standard error. Plain percentiles of the resampled means exclude the true mean too often if there
@@ -249,17 +249,17 @@ def interval(
     """
     if len(counts) < 3:
         return -1.0, 1.0
-    (mean,), (error,) = _ratio(sums[None], counts[None])
+    (mean,), (error,) = _mean_and_error(sums[None], counts[None])
     distances = []
-    for rows in chunks(resamples, len(counts)):
+    for rows in chunk_sizes(resamples, len(counts)):
         drawn = rng.integers(0, len(counts), (rows, len(counts)))
-        means, errors = _ratio(sums[drawn], counts[drawn])
+        means, errors = _mean_and_error(sums[drawn], counts[drawn])
         distances.append(np.abs(means - mean) / np.where(errors > 0, errors, np.inf))
     reach = float(np.quantile(np.concatenate(distances), confidence)) * float(error)
     return max(-1.0, float(mean) - reach), min(1.0, float(mean) + reach)
 
 
-def _ratio(sums: Numbers, counts: Numbers) -> tuple[Numbers, Numbers]:
+def _mean_and_error(sums: Numbers, counts: Numbers) -> tuple[Numbers, Numbers]:
     """Return the mean over clicks and its standard error, for several samples of clients.
 
     Args:
@@ -276,8 +276,8 @@ def _ratio(sums: Numbers, counts: Numbers) -> tuple[Numbers, Numbers]:
     return means, np.sqrt(squares) / total
 
 
-def _by_client(clicks: Sequence[Observation], weights: Numbers) -> tuple[Numbers, Numbers]:
-    """For each client, add up the changes in reciprocal rank that sessions cause.
+def _changes_by_client(clicks: Sequence[Observation], weights: Numbers) -> tuple[Numbers, Numbers]:
+    """Add up, for each client, how much the session changes the reciprocal ranks of the clicked documents.
 
     Args:
         clicks: The ranks of the clicked documents, with and without the session.
@@ -290,11 +290,11 @@ def _by_client(clicks: Sequence[Observation], weights: Numbers) -> tuple[Numbers
     clients = {client: row for row, client in enumerate(dict.fromkeys(click.client for click in clicks))}
     sums, counts = np.zeros(len(clients)), np.zeros(len(clients))
     for click, weight in zip(clicks, weights, strict=True):
-        sums[clients[click.client]] += weight * (_reciprocal(click.with_session) - _reciprocal(click.without))
+        sums[clients[click.client]] += weight * (_reciprocal_rank(click.with_session) - _reciprocal_rank(click.without))
         counts[clients[click.client]] += weight
     return sums, counts
 
 
-def _reciprocal(rank: int | None) -> float:
+def _reciprocal_rank(rank: int | None) -> float:
     """Return 1 / rank, or 0 if the rank is None, which means that the document is not among the hits."""
     return 0.0 if rank is None else 1.0 / rank

@@ -39,19 +39,17 @@ class Sample:
     robots: int = 0
 
     @property
-    def events_of_all(self) -> list[UbiEvent]:
+    def all_events(self) -> list[UbiEvent]:
         """The events of all clients in the sample."""
         return [event for events in self.events_by_client.values() for event in events]
 
     def objects(self, queries: Mapping[str, UbiQuery]) -> set[Object]:
-        """Return the references to all documents that the sample contains.
-
-        These are the documents of the sample's events, and the hits that were shown in the sample's searches.
+        """Return the references to all documents of the sample: those of its events, and the hits that it shows.
 
         Args:
             queries: The queries of the log with their hits, by query id.
         """
-        events = self.events_of_all
+        events = self.all_events
         searches = {(event.query_id, event.object_field) for event in events if event.query_id in queries}
         hits = {(name, field) for id, field in searches for name in queries[id].objects}
         return hits | {(event.object, event.object_field) for event in events}
@@ -74,7 +72,7 @@ def sample_clients(events: Iterable[UbiEvent], actions: Actions, searches: int, 
         Bottom-k sampling, Cohen and Kaplan 2007.
     """
     sample, in_memory, clicked = Sample(), 0, 0
-    events_by_client: dict[str, _Client] = {}
+    events_by_client: dict[str, _ClientEvents] = {}
     # A heap of the clients in the sample, with the highest hash first (negated, because heapq keeps the lowest first).
     highest: list[tuple[float, str]] = []
     for event in events:
@@ -82,11 +80,11 @@ def sample_clients(events: Iterable[UbiEvent], actions: Actions, searches: int, 
         name, grade = event.client or event.session, actions.get(event.action)
         if not name or not event.object or grade is None:
             continue
-        hash_value = _hash(seed, name)
+        hash_value = _client_hash(seed, name)
         if hash_value >= sample.share:
             continue
         if name not in events_by_client:
-            events_by_client[name] = _Client()
+            events_by_client[name] = _ClientEvents()
             heapq.heappush(highest, (-hash_value, name))
         client = events_by_client[name]
         added_events, added_searches = client.add(event, grade > 0)
@@ -104,8 +102,8 @@ def sample_clients(events: Iterable[UbiEvent], actions: Actions, searches: int, 
     return sample
 
 
-class _Client:
-    """The events of a client that have been read so far.
+class _ClientEvents:
+    """The events of a client that have been read from a click log so far.
 
     Attributes:
         events: The stored events.
@@ -142,7 +140,7 @@ class _Client:
         return len(self.events) - before[0], len(self.clicked) - before[1]
 
 
-def _hash(seed: int, client: str) -> float:
+def _client_hash(seed: int, client: str) -> float:
     """Map the id of a client to a pseudo-random number from 0 to 1, which is always the same for the same id and seed.
 
     Args:

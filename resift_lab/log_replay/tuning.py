@@ -30,7 +30,7 @@ Values = Callable[[Tuning], Numbers]
 
 @dataclass(frozen=True)
 class Choice:
-    """The constants that :func:`choose` has chosen for sessions, and their evaluation.
+    """The constants that :func:`choose_constants` has chosen for sessions, and their evaluation.
 
     Attributes:
         tuning: The new constants if ``better`` is true, otherwise the present constants.
@@ -50,7 +50,7 @@ class Choice:
     p: float
 
 
-def choose(values: Values, start: Tuning, seed: int = 0) -> Choice:
+def choose_constants(values: Values, start: Tuning, seed: int = 0) -> Choice:
     """Look for better ranking constants for searches in sessions, and verify them by two-fold cross-validation.
 
     The constants determine how strongly the judgements of a session change the ranking.
@@ -77,14 +77,14 @@ def choose(values: Values, start: Tuning, seed: int = 0) -> Choice:
     half = np.random.default_rng(seed).permutation(len(before)) % 2 == 0
     held_out = np.empty_like(before)
     for part in (half, ~half):
-        held_out[~part] = cached_values(_best(cached_values, start, part))[~part]
+        held_out[~part] = cached_values(_best_constants(cached_values, start, part))[~part]
     counted = ~np.isnan(held_out - before)
     p = paired_randomization(held_out, before, np.random.default_rng(seed))
     mean_before = mean_held_out = 0.0
     if counted.any():
         mean_before, mean_held_out = float(before[counted].mean()), float(held_out[counted].mean())
     better = mean_held_out > mean_before and p < SIGNIFICANT
-    best = _best(cached_values, start, np.ones(len(before), bool)) if better else start
+    best = _best_constants(cached_values, start, np.ones(len(before), bool)) if better else start
     return Choice(
         tuning=best,
         better=better and best != start,
@@ -95,8 +95,8 @@ def choose(values: Values, start: Tuning, seed: int = 0) -> Choice:
     )
 
 
-def _best(values: Values, start: Tuning, part: NDArray[np.bool_]) -> Tuning:
-    """Choose the best value of each constant, one constant at a time, while the others keep their current values.
+def _best_constants(values: Values, start: Tuning, part: NDArray[np.bool_]) -> Tuning:
+    """Choose the best value of each ranking constant, one constant after the other.
 
     A constant is changed only if the mean improvement is larger than its standard error.
 

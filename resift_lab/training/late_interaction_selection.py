@@ -365,7 +365,7 @@ def _compare_rankings(hits: _HitsToRerank, untrained: LateInteraction, trained: 
     systems = {name: {measure: run.means()[measure] for measure in MEASURES} for name, run in runs.items()}
     quality = {name: means[CHOSEN_BY] for name, means in systems.items()}
     best = "trained" if quality["trained"] > quality["untrained"] else "untrained"
-    p = {name: runs[best].against(runs[name], 0) for name in ("vectors", "untrained")}
+    p = {name: runs[best].p_values(runs[name], 0) for name in ("vectors", "untrained")}
     return {
         "judges": len(hits.collection.queries),
         "systems": systems,

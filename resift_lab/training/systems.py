@@ -1,6 +1,6 @@
 """Systems for evaluation that depend on training modules.
 
-Callers pass the result of :func:`learners` to :func:`resift_lab.evaluation.registry.build_system`.
+Callers pass the result of :func:`system_builders` to :func:`resift_lab.evaluation.registry.build_system`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from resift.encoders.builders import build_model
 from resift.errors import BadInput
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
-from resift_lab.evaluation.registry import Learner
+from resift_lab.evaluation.registry import SystemBuilder
 from resift_lab.evaluation.system import Encoder
 from resift_lab.training.device import Device
 from resift_lab.training.options import AdaptOptions
@@ -114,7 +114,7 @@ def sentence_transformer(folder: str, device: Device | None = None) -> Encoder:
     return Encoder(lambda texts: unit_rows(model.encode(texts, batch=32)))
 
 
-def learners(device: Device | None = None, bar: Callable[[], Bar] = nullcontext) -> dict[str, Learner]:
+def system_builders(device: Device | None = None, bar: Callable[[], Bar] = nullcontext) -> dict[str, SystemBuilder]:
     """Return the functions that build the systems ``adapted`` and ``st``, by these names.
 
     Args:

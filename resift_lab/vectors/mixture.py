@@ -4,7 +4,7 @@ In EmBoost (Cakaloglu, Xu and Raghavan 2022, section 3.2) a mixture weighs the l
 (equation 2), and an ensemble weighs several embedding models (equation 4). Both concatenate, add or average the
 vectors, and may weigh a word by its inverse document frequency. :func:`mix_vectors` does both, because a layer is a
 table like any other: :func:`resift_lab.training.distill.layer_vectors` reads the layers of a transformer.
-:func:`subwords` creates a further source from the spelling of words, which covers every word.
+:func:`subword_vectors` creates a further source from the spelling of words, which covers every word.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def mix_vectors(
         idf: Document frequencies of a corpus. If set, a word's weight is its inverse document frequency. Otherwise it
             is the largest of the word's weights in the tables.
         spelling: The number of dimensions and the coefficient of vectors that are computed from the spelling of words
-            (:func:`subwords`) and appended to the combined vectors, or None.
+            (:func:`subword_vectors`) and appended to the combined vectors, or None.
 
     Raises:
         DimensionMismatch: If tables that are to be added have different numbers of dimensions.
@@ -78,7 +78,7 @@ def mix_vectors(
     known = np.asarray(rows.any(axis=1))
     if spelling is not None:
         dim, factor = spelling
-        rows = np.hstack([rows, factor * subwords(words, dim)])
+        rows = np.hstack([rows, factor * subword_vectors(words, dim)])
         known[:] = True  # every word has a spelling
     known_words = list(compress(words, known))
     weights = _largest_weights(tables, known_words) if idf is None else idf.weights(known_words)
@@ -166,14 +166,14 @@ def _scaled_rows(table: WordVectors, words: Sequence[str], idf: DocumentFrequenc
             expected="vectors of the corpus' language",
         )
     rows = table.rows(ids[known]).astype(np.float64)
-    centred = rows - _centre(rows, list(compress(words, known)), idf)
+    centred = rows - _corpus_mean(rows, list(compress(words, known)), idf)
     scaled = np.zeros((len(words), table.dim))
     scaled[known] = centred / max(float(np.linalg.norm(centred, axis=1).mean()), 1e-12)
     return scaled
 
 
-def _centre(rows: NDArray[np.float64], words: Sequence[str], idf: DocumentFrequencies | None) -> Any:
-    """Return the weighted mean vector of a corpus' words, which is subtracted to centre the vectors of a table.
+def _corpus_mean(rows: NDArray[np.float64], words: Sequence[str], idf: DocumentFrequencies | None) -> Any:
+    """Return the weighted mean of the vectors of a corpus' words, which is subtracted to centre word vectors.
 
     The weight of a word is its document frequency, multiplied by its inverse document frequency.
 
@@ -209,8 +209,8 @@ def _largest_weights(tables: Sequence[WordVectors], words: Sequence[str]) -> Flo
     return weights
 
 
-def subwords(words: Sequence[str], dim: int) -> Floats:
-    """Return vectors from the spelling of words: words that share character n-grams have similar vectors.
+def subword_vectors(words: Sequence[str], dim: int) -> Floats:
+    """Compute a vector for each word from its spelling. Words that share character n-grams have similar vectors.
 
     The n-grams of 3 to 5 characters of ``"<word>"`` are hashed by CRC-32 into 32,768 buckets, and each bucket has a
     random vector. The vector of a word is the sum of the vectors of its n-grams, each weighted by the inverse

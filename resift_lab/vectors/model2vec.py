@@ -124,7 +124,7 @@ def _piece_vectors(tensors: dict[str, NDArray[Any]], source: str | Path) -> tupl
     rows = tensors.get("embeddings", tensors.get("embedding.weight"))
     if rows is None or rows.ndim != 2:
         raise _unreadable(source, f"its {len(tensors)} tensors are {', '.join(sorted(tensors)[:3])} …")
-    rows = _mapped(rows, tensors.get("mapping"), source)
+    rows = _vectors_by_piece(rows, tensors.get("mapping"), source)
     weights = np.ones(len(rows), np.float32)
     if (stored := tensors.get("weights")) is not None:
         if stored.shape != (len(rows),):
@@ -135,8 +135,8 @@ def _piece_vectors(tensors: dict[str, NDArray[Any]], source: str | Path) -> tupl
     return rows, weights
 
 
-def _mapped(rows: NDArray[Any], mapping: NDArray[Any] | None, source: str | Path) -> NDArray[Any]:
-    """Return the vector of each word piece of a static model, in which several pieces may share a vector.
+def _vectors_by_piece(rows: NDArray[Any], mapping: NDArray[Any] | None, source: str | Path) -> NDArray[Any]:
+    """Return the vector of each word piece of a static model. Several pieces may share a stored vector.
 
     Args:
         rows: The n stored vectors of D dimensions, shape (n, D).
@@ -178,7 +178,7 @@ def write_model2vec(table: WordVectors, folder: str | Path) -> Path:
     with needs_extra("lab", "Writing a static model"):
         from safetensors.numpy import save_file
 
-    definition, rows, weights = _with_tokenizer(table)
+    definition, rows, weights = _build_tokenizer(table)
     config = {
         "model_type": "model2vec",
         "architectures": ["StaticModel"],
@@ -202,7 +202,7 @@ def write_model2vec(table: WordVectors, folder: str | Path) -> Path:
     return Path(folder)
 
 
-def _with_tokenizer(table: WordVectors) -> tuple[bytes, Floats, Floats]:
+def _build_tokenizer(table: WordVectors) -> tuple[bytes, Floats, Floats]:
     """Create a tokenizer for a table of word vectors, which splits texts into the words of the table.
 
     Args:

@@ -154,7 +154,7 @@ def test_systems_that_learn_need_a_function(folder: str) -> None:
     for name in ("adapted", "st:folder"):
         with pytest.raises(BadInput, match="no function for it was passed"):
             build_system(name, folder)
-    made = build_system("st:folder", folder, 3, learners={"st": lambda source, path: Noted(path, source.seed)})
+    made = build_system("st:folder", folder, 3, system_builders={"st": lambda source, path: Noted(path, source.seed)})
     assert isinstance(made, Noted)
     assert (made.path, made.seed) == ("folder", 3)
 

@@ -103,7 +103,7 @@ def test_a_document_that_is_too_long_for_the_engine_is_searched_as_the_service_d
 
 def test_half_of_the_marks_are_relevant(classes: tuple[FeedbackBench, SameClass]) -> None:
     bench, task = classes
-    scores = task.first(bench, 0)
+    scores = task.initial_scores(bench, 0)
     marks = task.judge(0, scores, [], FeedbackOptions(judgements=7), np.random.default_rng(0))
     assert sorted(grade for _, grade in marks) == [-1.0] * 3 + [1.0] * 4
     order = np.argsort(-scores, kind="stable").tolist()
@@ -122,7 +122,7 @@ def test_every_method_ranks(graded: tuple[FeedbackBench, Graded], method: str) -
 
 def test_residual_metrics_leave_out_judged_documents(graded: tuple[FeedbackBench, Graded]) -> None:
     bench, task = graded
-    scores = task.first(bench, 0)
+    scores = task.initial_scores(bench, 0)
     relevant = [row for row in np.argsort(-scores) if row in task._grades[0]]
     perfect = np.zeros(len(scores))
     perfect[relevant] = [3.0 + task._grades[0][row] for row in relevant]
@@ -150,7 +150,7 @@ def test_feedback_is_measured_with_the_services_searches(
         for query, text in enumerate(bench.queries):
             served = service.search(Search(text, index="docs", session="person", size=40))
             found = {int(hit["_id"]): hit["_score"] for hit in served.result.hits}
-            ranks = bench.served(query, bench.judged_documents(bench.queries[1], [(row, 1.0) for row in judged]))
+            ranks = bench.search_scores(query, bench.judged_documents(bench.queries[1], [(row, 1.0) for row in judged]))
             assert np.isfinite(ranks).sum() == len(found) > 0
             # compared by scores, because rounding decides the order of equal scores
             scores = [found[row] for row in np.argsort(-ranks, kind="stable")[: len(found)]]
@@ -163,7 +163,7 @@ def test_lexical_baselines_do_not_return_documents_without_their_words(
 ) -> None:
     """Test that baselines do not rank documents without any of their words by the order of the file."""
     bench, _ = graded
-    scores = scores_after(bench, method, 1, [], bench.served(1))
+    scores = scores_after(bench, method, 1, [], bench.search_scores(1))
     assert np.isfinite(scores).tolist() == ["bush" in text.split() for text in bench.documents]
 
 

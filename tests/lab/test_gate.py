@@ -9,7 +9,7 @@ from resift import Model, build_model
 from resift.contracts.tuning import Tuning
 from resift.encoders.tables import build_table
 from resift.vectors.weights import DEFAULT_ALPHA
-from resift_lab.log_replay.tuning import Values, choose
+from resift_lab.log_replay.tuning import Values, choose_constants
 from resift_lab.training.gate import Gate, GateResult
 
 SUBJECTS, SIZE = 60, 10
@@ -90,13 +90,13 @@ def worth(gain: float, rng: np.random.Generator, noise: float = 0.05) -> Values:
 
 
 def test_better_constants_are_chosen() -> None:
-    found = choose(worth(0.05, np.random.default_rng(1)), Tuning(alpha=0.2))
+    found = choose_constants(worth(0.05, np.random.default_rng(1)), Tuning(alpha=0.2))
     assert found.better
     assert (found.tuning.words, found.tuning.alpha) == (2.0, 0.2)
     assert found.held_out == pytest.approx(found.before + 0.05, abs=0.01)
 
 
 def test_constants_do_not_change_without_an_improvement() -> None:
-    found = [choose(worth(0, np.random.default_rng(seed)), Tuning(), seed).better for seed in range(60)]
+    found = [choose_constants(worth(0, np.random.default_rng(seed)), Tuning(), seed).better for seed in range(60)]
     assert sum(found) <= 5
-    assert choose(lambda tuning: np.full(50, np.nan), Tuning()).tuning == Tuning()
+    assert choose_constants(lambda tuning: np.full(50, np.nan), Tuning()).tuning == Tuning()

@@ -8,7 +8,7 @@ import pytest
 from resift import WordVectors, build_model
 from resift.errors import BadInput, DimensionMismatch
 from resift_lab.corpus import DocumentFrequencies
-from resift_lab.vectors.mixture import mix_vectors, subwords
+from resift_lab.vectors.mixture import mix_vectors, subword_vectors
 
 TEXTS = ["the fire in the bush", "the army and the gun", "the rain", "zzyzx fire"]
 
@@ -62,10 +62,10 @@ def test_spelling_knows_every_word_of_the_corpus(tables: list[WordVectors]) -> N
 
 
 def test_words_of_shared_ngrams_are_similar() -> None:
-    rows = subwords(["settle", "settlement", "kangaroo", "is"], 256)
+    rows = subword_vectors(["settle", "settlement", "kangaroo", "is"], 256)
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
     assert rows[0] @ rows[1] > 0.2 > abs(rows[0] @ rows[2])
-    np.testing.assert_array_equal(rows, subwords(["settle", "settlement", "kangaroo", "is"], 256))
+    np.testing.assert_array_equal(rows, subword_vectors(["settle", "settlement", "kangaroo", "is"], 256))
 
 
 def test_mixed_dimensions_cannot_be_summed(tables: list[WordVectors]) -> None:

@@ -26,8 +26,8 @@ from resift.ingest.readers import Record
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.sessions.clicks import ACTIONS
 from resift_lab.log_replay import report, traffic
-from resift_lab.log_replay.replay import Log, Observation, Skipped, replay
-from resift_lab.log_replay.report import false_alarms, rows_of
+from resift_lab.log_replay.replay import Observation, ReplayLog, SkippedClicks, replay
+from resift_lab.log_replay.report import false_alarms, metrics_by_group
 from resift_lab.log_replay.traffic import read_searches, sample_clients
 
 TOPICS = {"fire": "bush flame smoke forest", "war": "army gun soldier ceasefire"}
@@ -95,10 +95,10 @@ def test_a_file_that_is_not_a_log_is_refused(tmp_path: Path, text: str | None, m
         list(read_searches(tmp_path / "log.csv"))
 
 
-def log_of(*texts: str) -> Log:
+def log_of(*texts: str) -> ReplayLog:
     """Return a log with documents a to z, and queries q0, q1, … with these texts."""
     queries = {f"q{n}": UbiQuery(text) for n, text in enumerate(texts)}
-    return Log("news", queries, {(id, ""): id for id in "abcdefghijklmnopqrstuvwxyz"}, ACTIONS, 3600.0)
+    return ReplayLog("news", queries, {(id, ""): id for id in "abcdefghijklmnopqrstuvwxyz"}, ACTIONS, 3600.0)
 
 
 def test_a_click_is_replayed_with_earlier_clicks_of_its_client() -> None:
@@ -117,14 +117,14 @@ def test_a_click_is_replayed_with_earlier_clicks_of_its_client() -> None:
         done("click", "anna", "q2", "a", 4000, 1),
         done("click", "anna", "q3", "lost", 4001, 1),
     ]
-    skipped = Skipped()
+    skipped = SkippedClicks()
     found = list(replay("anna", events, log_of("fire", "war"), rank, skipped))
     # ordinals of q1 start at 1; q0 has no session; b was clicked before; an hour later, earlier clicks do not count
     assert found == [Observation("anna", 2, 1, 3, 1), Observation("anna", 26, 1, None, None)]
     ((text, judged),) = asked
     assert text == "war"
     assert dict(judged)["b"] > 0 > dict(judged)["a"]
-    assert skipped == Skipped(first=2, again=1, unknown=1)
+    assert skipped == SkippedClicks(first=2, again=1, unknown=1)
 
 
 def simulated(rng: np.random.Generator, clients: int, gain: float) -> list[Observation]:
@@ -142,19 +142,22 @@ def simulated(rng: np.random.Generator, clients: int, gain: float) -> list[Obser
 
 def test_intervals_show_a_difference_only_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "_GROUPS", {"all": report._GROUPS["all"]})  # only in the first row
-    differences = [rows_of(simulated(np.random.default_rng([7, n]), 200, 0.8))["all"] for n in range(20)]
+    differences = [metrics_by_group(simulated(np.random.default_rng([7, n]), 200, 0.8))["all"] for n in range(20)]
     assert sum(row.interval[0] > 0 for row in differences) >= 18
-    nothing = [rows_of(simulated(np.random.default_rng([7, n]), 200, 0.0))["all"] for n in range(100)]
+    nothing = [metrics_by_group(simulated(np.random.default_rng([7, n]), 200, 0.0))["all"] for n in range(100)]
     assert sum(not row.interval[0] <= 0 <= row.interval[1] for row in nothing) <= 5
 
 
 def test_swapped_rankings_measure_false_alarms() -> None:
     assert false_alarms(simulated(np.random.default_rng(0), 200, 0.8)) <= 10
-    assert rows_of([Observation("a", 2, 1, 2, 1)])["all"].interval == (-1, 1)  # a single client gives no interval
+    single = metrics_by_group([Observation("a", 2, 1, 2, 1)])["all"]
+    assert single.interval == (-1, 1)  # a single client gives no interval
 
 
 def test_lower_clicks_have_larger_weights() -> None:
-    rows = rows_of([Observation("a", 1, 1, 1, 2), Observation("b", 10, 1, 10, 5), Observation("c", 90, 1, None, 50)])
+    rows = metrics_by_group(
+        [Observation("a", 1, 1, 1, 2), Observation("b", 10, 1, 10, 5), Observation("c", 90, 1, None, 50)]
+    )
     assert rows["all"].difference == pytest.approx((-0.5 + 0.1 + 0.02) / 3)
     assert rows["all, weighted by place"].difference == pytest.approx((-0.5 + 10 * 0.1 + 10 * 0.02) / 21)
     assert list(rows) == [

@@ -31,7 +31,7 @@ from resift_lab.training.gate import Gate, GateResult
 from resift_lab.training.options import AdaptOptions
 from resift_lab.training.self_supervised import adapt, adapt_if_better, export, export_mixture, truncated_model
 from resift_lab.training.spectral import concatenate_sources, initial_vectors, look_up_vectors, lsi_vectors
-from resift_lab.training.systems import Adapted, learners
+from resift_lab.training.systems import Adapted, system_builders
 
 TOPICS = [[f"sea{i}" for i in range(30)], [f"law{i}" for i in range(30)]]
 NOISE = [f"noise{i}" for i in range(40)]
@@ -328,7 +328,7 @@ def test_adapted_vectors_can_be_evaluated_as_a_system(table: WordVectors) -> Non
 def test_the_name_of_a_system_decides_whether_vectors_are_mixed(
     table: WordVectors, tmp_path: Path, name: str, blocks: int
 ) -> None:
-    system = build_system(name, table.save(tmp_path / "table"), learners=learners())
+    system = build_system(name, table.save(tmp_path / "table"), system_builders=system_builders())
     assert isinstance(system, Adapted)
     vectors = system.fit(documents(160, 2)[0])
     lengths = np.linalg.norm(vectors.reshape(len(vectors), 2, -1), axis=2)

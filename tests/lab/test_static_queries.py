@@ -24,10 +24,10 @@ from resift.encoders.registry import load_model
 from resift.encoders.tables import build_table, plain_mean_table
 from resift.errors import BadInput, DimensionMismatch, TeacherUnavailable
 from resift.vectors.similarity import unit_rows
-from resift_lab.evaluation.registry import Source, load_system
+from resift_lab.evaluation.registry import SystemSource, load_system
 from resift_lab.training.options import QueryOptions
 from resift_lab.training.queries import EncodedDocuments, draw_passages, train_queries
-from resift_lab.training.systems import learners
+from resift_lab.training.systems import system_builders
 from resift_lab.training.teachers import CALL, Teacher, endpoint_teacher
 
 TOPICS = [[f"topic{topic}x{word}" for word in range(12)] for topic in range(8)]
@@ -352,13 +352,13 @@ def test_the_command_learns_from_a_folder_and_is_measured_with_it(tmp_path: Path
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["model"]["hash"] == load_model(out).hash
     assert not Path(f"{out}.teacher").exists(), "the cache is removed after the training"
-    transformer = learners()["st"](Source("", 0), teacher)
+    transformer = system_builders()["st"](SystemSource("", 0), teacher)
     model = StaticQueries(table, teacher)
-    system = load_system(model.save(tmp_path / "model"), None, learners())
+    system = load_system(model.save(tmp_path / "model"), None, system_builders())
     np.testing.assert_allclose(system.fit(texts[:4]), transformer.fit(texts[:4]), atol=1e-6)
     np.testing.assert_allclose(system.queries(texts[:4]), model.encode(texts[:4]))
     with pytest.raises(BadInput, match="expected the folder of a sentence-transformers model"):
-        load_system(StaticQueries(table, "http://host/v1").save(tmp_path / "other"), None, learners())
+        load_system(StaticQueries(table, "http://host/v1").save(tmp_path / "other"), None, system_builders())
 
 
 def test_training_that_worsens_the_ranks_is_not_used(table: WordVectors) -> None:

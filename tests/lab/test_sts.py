@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from evaluation_fixtures import loaded, run
 
-from resift_lab.evaluation.sts import StsTask, intervals, significance, summary
+from resift_lab.evaluation.sts import StsTask, correlations, intervals, p_values
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -35,7 +35,7 @@ def test_sts_averages(here: Path, pairs: str, folder: str) -> None:
 
 def test_tasks_with_a_single_pair_have_no_correlation() -> None:
     tasks = [StsTask("f", "one", np.array([0.5]), np.array([1.0])), StsTask("f", "two", np.arange(9.0), np.arange(9.0))]
-    found = summary(tasks)
+    found = correlations(tasks)
     assert found["spearman"] == pytest.approx(1)
     assert found["pairs"] == 10
     assert found["tasks"]["f/one"]["spearman"] is None
@@ -47,10 +47,10 @@ def test_significance_of_correlations() -> None:
     gold = rng.random(200)
     good, poor = gold + 0.1 * rng.random(200), gold + 5 * rng.random(200)
     first, second = [StsTask("f", "t", good, gold)], [StsTask("f", "t", poor, gold)]
-    assert significance(first, second, 0)["spearman"] < 0.01
-    assert significance(first, first, 0) == {"spearman": 1, "pearson": 1}
+    assert p_values(first, second, 0)["spearman"] < 0.01
+    assert p_values(first, first, 0) == {"spearman": 1, "pearson": 1}
     rescaled = [StsTask("f", "t", 3 * good - 7, gold)]
-    assert significance(first, rescaled, 0) == {"spearman": 1, "pearson": 1}
+    assert p_values(first, rescaled, 0) == {"spearman": 1, "pearson": 1}
 
 
 def test_unusable_pairs_are_refused(here: Path, pairs: str, folder: str) -> None:

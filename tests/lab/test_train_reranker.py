@@ -23,7 +23,7 @@ from resift_lab.corpus import DocumentFrequencies
 from resift_lab.evaluation.baselines.late_interaction import select_documents, untrained_reranker
 from resift_lab.evaluation.data import Collection, block_split, read_collection, with_queries
 from resift_lab.evaluation.data.parts import SplitCollection
-from resift_lab.evaluation.served import Hits, Served, served_by
+from resift_lab.evaluation.served import Hits, Served, search_function
 from resift_lab.evaluation.system import Encoder
 from resift_lab.fingerprints import fingerprints, fingerprints_in
 from resift_lab.training.judged_queries import bm25_candidates
@@ -72,7 +72,7 @@ def table() -> WordVectors:
 def served(table: WordVectors) -> Served:
     """Return searches of the collection with the mean of the word vectors."""
     model = build_model("mean", table)
-    return served_by(ServedSearch, Encoder(model.encode, alpha=model.alpha), collection().documents)
+    return search_function(ServedSearch, Encoder(model.encode, alpha=model.alpha), collection().documents)
 
 
 @pytest.fixture(scope="module")

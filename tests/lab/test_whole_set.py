@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import resift_lab.evaluation.feedback.whole_set as module
-from resift_lab.evaluation.feedback.whole_set import WholeSet
+from resift_lab.evaluation.feedback.whole_set import SelfTrainingClassifier
 from resift_lab.evaluation.metrics import map11
 
 _WORDS = 60  # of a subject, each of which is in few of its documents
@@ -27,7 +27,7 @@ def ranked(large: int, others: int) -> tuple[float, float]:
     relevant, query = np.arange(len(documents)) < large, documents[0]
     asked = set(query.split())
     first = np.array([len(asked & set(text.split())) for text in documents], float)
-    found = WholeSet(documents).scores(query, [(0, 1.0), (large, -1.0)], first)
+    found = SelfTrainingClassifier(documents).scores(query, [(0, 1.0), (large, -1.0)], first)
     return float(map11(first, relevant)[0]), float(map11(found, relevant)[0])
 
 
@@ -45,5 +45,5 @@ def test_a_large_class_is_learned_from_more_of_its_documents(monkeypatch: pytest
 
 def test_a_very_small_collection_keeps_its_ranking() -> None:
     first = np.array([3.0, 2.0, 1.0])
-    scores = WholeSet(["sea hill", "sea hill", "sea hill"]).scores("sea", [(0, 1.0)], first)
+    scores = SelfTrainingClassifier(["sea hill", "sea hill", "sea hill"]).scores("sea", [(0, 1.0)], first)
     assert scores.tolist() == first.tolist()

@@ -43,7 +43,7 @@ _CANDIDATES = 1000
 _MAX_CACHED = 50_000_000  # numbers of 4 bytes each
 
 
-class Late:
+class LateInteractionSystem:
     """A late-interaction reranker, evaluated like an encoder that returns vectors of texts.
 
     The "vector" of a text only contains the position of the text in its list. The similarity function uses these
@@ -132,7 +132,7 @@ class Late:
         return np.broadcast_to(np.arange(count)[:, None], (count, width))
 
     def _compare(self, queries: NDArray[Any], documents: NDArray[Any]) -> Floats:
-        """Score all N documents for each of B queries.
+        """Return the reranker's scores of all documents for some queries, in place of similarities of vectors.
 
         Queries and documents are given as placeholder "vectors", in which each number is the position of the text.
 
@@ -215,7 +215,7 @@ class CollectionScorer:
         scores = np.zeros((len(queries), len(norms)), np.float32)
         for line, query in zip(scores, queries, strict=True):
             words = list(dict.fromkeys(tokenize(query)))
-            self._match(words)
+            self._cache_similarities(words)
             weights = self.model._weights(words)
             for word, weight in zip(words, weights, strict=True):
                 if word in self._matches:
@@ -223,10 +223,10 @@ class CollectionScorer:
             line /= max(float(weights.sum()), 1e-12) * norms
         return scores
 
-    def _match(self, words: Sequence[str]) -> None:
-        """Compute the largest similarity of each word to any word of each document, unless it is already cached.
+    def _cache_similarities(self, words: Sequence[str]) -> None:
+        """Compute the largest similarity of each query word to any word of each document, and cache it.
 
-        If the cache has grown too large, it is emptied first.
+        Words that are already cached are skipped. If the cache has grown too large, it is emptied first.
 
         Args:
             words: The words of a query.

@@ -17,7 +17,7 @@ from resift.feedback.methods import DEFAULT_METHOD
 from resift.vectors.packaged import load_vectors
 from resift.vectors.similarity import unit_rows
 from resift_lab.evaluation.baselines.bm25 import BM25
-from resift_lab.evaluation.feedback.whole_set import WholeSet
+from resift_lab.evaluation.feedback.whole_set import SelfTrainingClassifier
 from resift_lab.evaluation.pairwise import Matrix
 from resift_lab.evaluation.served import SearchableCollection, Serve, SimulatedSearch, scores_of
 from resift_lab.evaluation.system import System, known_word_share, weights_of
@@ -106,7 +106,7 @@ class FeedbackBench:
 
     @cached_property
     def idf(self) -> Callable[[str], float]:
-        """Function that returns the inverse document frequency (idf) of a word."""
+        """A function that returns the inverse document frequency (idf) of a word."""
         if self._options.idf is not None:
             return self._options.idf
         return (load_vectors() if self._table is None else self._table).idf
@@ -117,11 +117,11 @@ class FeedbackBench:
         return self.bm25.terms.counts(self.documents)
 
     @cached_property
-    def whitened(self) -> tuple[Floats, Floats]:
-        """The half-whitened vectors of the N documents and the Q queries, shapes (N, K) and (Q, K) for K dimensions.
+    def whitened_vectors(self) -> tuple[Floats, Floats]:
+        """The vectors of the N documents and the Q queries after half-whitening, shapes (N, K) and (Q, K).
 
-        A vector x becomes (x - μ) · V / s^½, scaled to unit length. Here μ is the mean of the document vectors, and V
-        and s are the right singular vectors and the singular values of the centred document vectors.
+        Let μ be the mean of the document vectors, and V and s the right singular vectors and the singular values of the
+        centred document vectors. A vector x of K dimensions becomes (x - μ) · V / s^½, scaled to unit length.
         """
         mean = self.vectors.mean(axis=0)
         values, axes = np.linalg.eigh(np.cov((self.vectors - mean).T.astype(np.float64)) * len(self.vectors))
@@ -131,9 +131,9 @@ class FeedbackBench:
         return unit_rows((self.vectors - mean) @ projection), unit_rows((self.query_vectors - mean) @ projection)
 
     @cached_property
-    def whole_set(self) -> WholeSet:
-        """A classifier that ranks all documents for a query. It learns from judgements and from its own predictions."""
-        return WholeSet(self.documents)
+    def classifier(self) -> SelfTrainingClassifier:
+        """A classifier that ranks all documents, and learns from judgements and from its own predictions."""
+        return SelfTrainingClassifier(self.documents)
 
     def query_terms(self, query: int) -> NDArray[np.float64]:
         """Return the term counts of a query as a vector of unit length.
@@ -148,7 +148,7 @@ class FeedbackBench:
         counts = self.bm25.queries([self.queries[query]]).toarray()[0].astype(np.float64)
         return np.asarray(counts / (np.linalg.norm(counts) or 1.0))
 
-    def lexical(self, weights: NDArray[Any]) -> Scores:
+    def bm25_scores(self, weights: NDArray[Any]) -> Scores:
         """Return the BM25 scores of all N documents for a query with weighted terms.
 
         Args:
@@ -177,8 +177,10 @@ class FeedbackBench:
             for row, grade in judged
         ]
 
-    def served(self, query: int, judged: Sequence[JudgedDocument] = (), method: str = DEFAULT_METHOD) -> Scores:
-        """Run a query in the same way as the service. If there are judged documents, it runs in a session with them.
+    def search_scores(self, query: int, judged: Sequence[JudgedDocument] = (), method: str = DEFAULT_METHOD) -> Scores:
+        """Run a query in the same way as the service, and return a score for each document of the collection.
+
+        If there are judged documents, the query is run in a session with these judgements.
 
         Args:
             query: Position of the query.

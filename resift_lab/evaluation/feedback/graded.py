@@ -53,7 +53,7 @@ class Graded(FeedbackProtocol):
         self.unjudged = unjudged or UNJUDGED[not self._has_negatives]
         self.metrics = ("ndcg@10", "map", "recall@10", "mrr@10", *(CONDENSED if self._has_negatives else ()))
 
-    def first(self, bench: FeedbackBench, query: int) -> Scores:
+    def initial_scores(self, bench: FeedbackBench, query: int) -> Scores:
         """Run a query without a session, to get the ranking that the simulated user judges first.
 
         Args:
@@ -63,7 +63,7 @@ class Graded(FeedbackProtocol):
         Returns:
             The scores of the N documents, shape (N,).
         """
-        return bench.served(query)
+        return bench.search_scores(query)
 
     def judgements(self, query: int, ranking: NDArray[np.int64], count: int) -> list[tuple[int, float]]:
         """Judge the first documents of a ranking by the grades of the test collection.

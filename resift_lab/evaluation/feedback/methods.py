@@ -16,7 +16,7 @@ Methods for comparison:
 ``whitened``        Rocchio's formula with weights 1 (query), 2 (relevant) and 1 (irrelevant), in the half-whitened
                     space of the document vectors (V / s^½ of their singular value decomposition).
 ``classifier``      All documents ranked by a classifier that starts from the ranking of a session with the judgements,
-                    see :class:`resift_lab.evaluation.feedback.whole_set.WholeSet`.
+                    see :class:`resift_lab.evaluation.feedback.whole_set.SelfTrainingClassifier`.
 ``rm3``             BM25 of 0.3 · query + 0.7 · the 60 most probable words of the relevant documents. All relevant
                     documents have the same weight. Source: Lavrenko and Croft 2001; Abdul-Jaleel et al. 2004.
 ``more_like_this``  BM25 of the query and the 25 words of the relevant documents with the highest tf · idf (Lucene).
@@ -85,7 +85,7 @@ def scores_after(bench: FeedbackBench, method: str, query: int, judged: Judged, 
         return first
     if method in _COMPARED:
         return _COMPARED[method](bench, query, judged)
-    return bench.served(query, bench.judged_documents(bench.queries[query], judged), method)
+    return bench.search_scores(query, bench.judged_documents(bench.queries[query], judged), method)
 
 
 def check_method(method: str) -> None:
@@ -102,8 +102,8 @@ def check_method(method: str) -> None:
 
 
 def _classifier(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
-    served = bench.served(query, bench.judged_documents(bench.queries[query], judged))
-    return bench.whole_set.scores(bench.queries[query], judged, served)
+    served = bench.search_scores(query, bench.judged_documents(bench.queries[query], judged))
+    return bench.classifier.scores(bench.queries[query], judged, served)
 
 
 def _whitened(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
@@ -120,7 +120,7 @@ def _whitened(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
     Returns:
         The inner product of each document with the moved query vector, shape (N,).
     """
-    documents, queries = bench.whitened
+    documents, queries = bench.whitened_vectors
     vector = queries[query].copy()
     for weight, sign in zip(_WHITENED_WEIGHTS, (1, -1), strict=True):
         if rows := [document for document, grade in judged if grade * sign > 0]:
@@ -141,13 +141,13 @@ def _rm3(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
     """
     terms, relevant = bench.query_terms(query), _relevant(judged)
     if not relevant:
-        return bench.lexical(terms)
+        return bench.bm25_scores(terms)
     counts = bench.counts[relevant]
     # counts are divided by the document's length (at least 1), so that all documents have the same weight
     lengths = np.maximum(np.asarray(counts.sum(axis=1)).ravel(), 1)
-    model = _largest(np.asarray(counts.multiply(1 / lengths[:, None]).mean(axis=0)).ravel(), _RM3_TERMS)
+    model = _keep_largest(np.asarray(counts.multiply(1 / lengths[:, None]).mean(axis=0)).ravel(), _RM3_TERMS)
     query_part = _RM3_QUERY_WEIGHT * terms / max(terms.sum(), 1e-9)
-    return bench.lexical(query_part + (1 - _RM3_QUERY_WEIGHT) * model / max(model.sum(), 1e-9))
+    return bench.bm25_scores(query_part + (1 - _RM3_QUERY_WEIGHT) * model / max(model.sum(), 1e-9))
 
 
 def _more_like_this(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
@@ -163,9 +163,9 @@ def _more_like_this(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
     """
     terms, relevant = bench.query_terms(query), _relevant(judged)
     if not relevant:
-        return bench.lexical(terms)
+        return bench.bm25_scores(terms)
     tfidf = np.asarray(bench.counts[relevant].sum(axis=0)).ravel() * bench.bm25.idf
-    return bench.lexical((terms > 0) + 1.0 * (_largest(tfidf, _MORE_LIKE_THIS_TERMS) > 0))
+    return bench.bm25_scores((terms > 0) + 1.0 * (_keep_largest(tfidf, _MORE_LIKE_THIS_TERMS) > 0))
 
 
 def _qdrant(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
@@ -185,7 +185,7 @@ def _qdrant(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
     """
     relevant, irrelevant = (bench.vectors[[row for row, grade in judged if grade * sign > 0]] for sign in (1, -1))
     pairs = len(irrelevant) * relevant.sum(axis=0) - len(relevant) * irrelevant.sum(axis=0)
-    return _mixed(bench, query, unit_rows(bench.query_vectors[query]) + _QDRANT_WEIGHT * pairs, judged)
+    return _bm25_and_similarity(bench, query, unit_rows(bench.query_vectors[query]) + _QDRANT_WEIGHT * pairs, judged)
 
 
 def _refit(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
@@ -206,14 +206,14 @@ def _refit(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
         for _ in range(_REFIT_STEPS):
             powers = np.exp(documents @ vector / _REFIT_TEMPERATURE)
             vector -= _REFIT_RATE * (powers / powers.sum() - target) @ documents / _REFIT_TEMPERATURE
-    return _mixed(bench, query, vector, judged)
+    return _bm25_and_similarity(bench, query, vector, judged)
 
 
-def _mixed(bench: FeedbackBench, query: int, vector: NDArray[Any], judged: Judged) -> Scores:
-    """Score all N documents by BM25 and by their similarity to a vector.
+def _bm25_and_similarity(bench: FeedbackBench, query: int, vector: NDArray[Any], judged: Judged) -> Scores:
+    """Score all documents by BM25 for a query and by the similarity of their vectors to a vector.
 
     The BM25 score of a document is multiplied by exp(beta · cosine), where cosine is the similarity of the document's
-    vector to ``vector``. A search in a session with the same judgements would use the same beta.
+    vector to ``vector``. The weight beta is the weight in a session with the same judgements.
 
     Args:
         bench: Documents and queries.
@@ -222,12 +222,12 @@ def _mixed(bench: FeedbackBench, query: int, vector: NDArray[Any], judged: Judge
         judged: Pairs of a judged document's position and its grade.
 
     Returns:
-        The combined scores, shape (N,).
+        The combined scores of the N documents, shape (N,).
     """
     rows = [row for row, _ in judged]
     alpha = Feedback.learn(bench.vectors[rows], bench.vectors[:0]).adjusted_alpha(bench.alpha, bench.max_alpha)
     similarities = unit_rows(bench.vectors) @ unit_rows(vector)
-    return np.asarray(bench.lexical(bench.query_terms(query)) * np.exp(beta_from_alpha(alpha) * similarities))
+    return np.asarray(bench.bm25_scores(bench.query_terms(query)) * np.exp(beta_from_alpha(alpha) * similarities))
 
 
 _COMPARED = {
@@ -246,7 +246,7 @@ def _relevant(judged: Judged) -> list[int]:
     return [document for document, grade in judged if grade > 0]
 
 
-def _largest(weights: NDArray[Any], count: int) -> NDArray[np.float64]:
+def _keep_largest(weights: NDArray[Any], count: int) -> NDArray[np.float64]:
     """Return a copy of term weights in which all weights except the largest are 0.
 
     Args:

@@ -35,7 +35,7 @@ class FeedbackProtocol:
     queries: Sequence[str]
     skipped: int
 
-    def first(self, bench: FeedbackBench, query: int) -> Scores:
+    def initial_scores(self, bench: FeedbackBench, query: int) -> Scores:
         """Return the initial ranking of a query, which the user judges in the first round.
 
         Args:

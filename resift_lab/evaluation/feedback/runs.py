@@ -57,7 +57,7 @@ def run_feedback(
         metrics = np.stack(tables, axis=2)
         _check_rounds(metrics)
         runs[method] = [
-            (_run_of_table(protocol, after, _query_counts(after)), _run_of_table(protocol, before, {}))
+            (_table_to_run(protocol, after, _query_counts(after)), _table_to_run(protocol, before, {}))
             for after, before in metrics
         ]
     return runs
@@ -82,7 +82,7 @@ def _rounds(
     """
     # a generator per query, so that the noise depends neither on the method nor on the other queries
     rng = np.random.default_rng([options.seed, query])
-    first = scores = protocol.first(bench, query)
+    first = scores = protocol.initial_scores(bench, query)
     judged: list[tuple[int, float]] = []
     metrics = np.full((options.rounds, 2, len(protocol.metrics)), np.nan)
     for after, before in metrics:
@@ -143,16 +143,16 @@ def run_topics(bench: FeedbackBench, protocol: FeedbackProtocol, options: Feedba
     }
     for query in _draw_queries(protocol, options):
         rng = np.random.default_rng([options.seed, query])
-        judged = protocol.judge(query, protocol.first(bench, query), [], options, rng)
+        judged = protocol.judge(query, protocol.initial_scores(bench, query), [], options, rng)
         documents = [document for document, _ in judged]
         for kind, candidates in zip(metrics, protocol.other_queries(query), strict=True):
             if not len(candidates):
                 continue
             second = int(rng.choice(candidates))
             rankings = {
-                "before": bench.served(second),
-                "after": bench.served(second, bench.judged_documents(bench.queries[query], judged)),
-                "whole": bench.served(second, bench.judged_documents("", judged)),
+                "before": bench.search_scores(second),
+                "after": bench.search_scores(second, bench.judged_documents(bench.queries[query], judged)),
+                "whole": bench.search_scores(second, bench.judged_documents("", judged)),
             }
             for name, scores in rankings.items():
                 metrics[kind][name].append(protocol.measure(second, scores, documents))
@@ -161,7 +161,7 @@ def run_topics(bench: FeedbackBench, protocol: FeedbackProtocol, options: Feedba
 
 def _topic_run(protocol: FeedbackProtocol, rows: list[list[float]]) -> Run:
     table = np.array(rows).reshape(-1, len(protocol.metrics))
-    return _run_of_table(protocol, table, _query_counts(table))
+    return _table_to_run(protocol, table, _query_counts(table))
 
 
 def _draw_queries(protocol: FeedbackProtocol, options: FeedbackOptions) -> list[int]:
@@ -175,7 +175,7 @@ def _draw_queries(protocol: FeedbackProtocol, options: FeedbackOptions) -> list[
     return [int(query) for query in order[: options.queries]]
 
 
-def _run_of_table(protocol: FeedbackProtocol, table: NDArray[Any], facts: dict[str, Any]) -> Run:
+def _table_to_run(protocol: FeedbackProtocol, table: NDArray[Any], facts: dict[str, Any]) -> Run:
     """Convert a table of metrics to a :class:`Run`.
 
     Args:

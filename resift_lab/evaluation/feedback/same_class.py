@@ -45,7 +45,7 @@ class SameClass(FeedbackProtocol):
         self._document_classes = np.array([numbers[label] for label in train.labels])
         self._query_classes = np.array([numbers[test.labels[row]] for row in known])
 
-    def first(self, bench: FeedbackBench, query: int) -> Scores:
+    def initial_scores(self, bench: FeedbackBench, query: int) -> Scores:
         """Return the ranking of a search without a session.
 
         Args:
@@ -55,7 +55,7 @@ class SameClass(FeedbackProtocol):
         Returns:
             The scores of the N documents, shape (N,).
         """
-        return bench.served(query)
+        return bench.search_scores(query)
 
     def judgements(self, query: int, ranking: NDArray[np.int64], count: int) -> list[tuple[int, float]]:
         """Judge the best relevant and the best irrelevant documents among the first 30 of a ranking.

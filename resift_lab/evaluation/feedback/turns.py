@@ -63,10 +63,10 @@ def run_turns(bench: FeedbackBench, conversations: Sequence[Sequence[Turn]], met
             query += 1
             has_mark = any(document.judgement.grade > 0 for document in session.values())
             if has_mark and any(grade > 0 for grade in turn.grades.values()):
-                rankings = bench.served(query, list(session.values()), method), bench.served(query)
-                complete = [ndcg(scores, turn, ()) for scores in rankings]
-                residual = [ndcg(scores, turn, tuple(session)) for scores in rankings]
-                rows.append(complete + residual + _without_unjudged(rankings, turn))
+                rankings = bench.search_scores(query, list(session.values()), method), bench.search_scores(query)
+                complete = [ndcg_at_5(scores, turn, ()) for scores in rankings]
+                residual = [ndcg_at_5(scores, turn, tuple(session)) for scores in rankings]
+                rows.append(complete + residual + _condensed_metrics(rankings, turn))
             for document in bench.judged_documents(turn.text, list(turn.marks.items())):
                 session[int(document.judgement.document)] = document
     if not rows:
@@ -76,8 +76,8 @@ def run_turns(bench: FeedbackBench, conversations: Sequence[Sequence[Turn]], met
     return Run(values, {"queries": len(rows), "conversations": len(conversations), "documents": len(bench.documents)})
 
 
-def ndcg(scores: Scores, turn: Turn, excluded: Sequence[int]) -> float:
-    """Return nDCG@5 of a ranking for a question in a conversation.
+def ndcg_at_5(scores: Scores, turn: Turn, excluded: Sequence[int]) -> float:
+    """Return the nDCG@5 of a ranking for a question in a conversation, without some of the documents.
 
     Args:
         scores: Scores of the N documents, shape (N,).
@@ -95,8 +95,8 @@ def ndcg(scores: Scores, turn: Turn, excluded: Sequence[int]) -> float:
     return ndcg_at(gains, list(grades.values()), _NDCG_CUT)
 
 
-def _without_unjudged(rankings: Sequence[Scores], turn: Turn) -> list[float]:
-    """Measure rankings after unjudged documents were removed.
+def _condensed_metrics(rankings: Sequence[Scores], turn: Turn) -> list[float]:
+    """Return the nDCG@5 of rankings without unjudged documents, and the share of judged hits.
 
     Args:
         rankings: Scores of the N documents in each ranking, each of shape (N,).
@@ -112,7 +112,7 @@ def _without_unjudged(rankings: Sequence[Scores], turn: Turn) -> list[float]:
     for scores in rankings:
         judged_scores = np.full_like(scores, -np.inf)
         judged_scores[judged] = scores[judged]
-        condensed.append(ndcg(judged_scores, turn, ()))
+        condensed.append(ndcg_at_5(judged_scores, turn, ()))
         order = np.argsort(-scores, kind="stable")[:_JUDGED_CUT].tolist()
         first = [row for row in order if np.isfinite(scores[row])]
         fractions.append(float(np.isin(first, judged).mean()) if first else 0.0)

@@ -27,12 +27,12 @@ _SAMPLED_IRRELEVANT = 500  # number of documents from the lower half of the rank
 _JUDGED_WEIGHT = 100.0  # weight of the query and of each judged document, relative to another training example
 
 
-class WholeSet:
-    """Ranks all documents of a collection, after a user has judged a few of them.
+class SelfTrainingClassifier:
+    """A classifier that ranks all documents of a collection, after a user has judged a few of them.
 
-    Documents are ranked by a classifier that is trained on the judgements and then on its own predictions
-    (self-training). Texts are represented by tf-idf vectors of unit length with the term frequency 1 + log tf. English
-    stop words and words that occur in a single text are ignored.
+    It is trained on the judgements and then on its own predictions (self-training). Texts are represented by tf-idf
+    vectors of unit length with the term frequency 1 + log tf. English stop words and words that occur in a single text
+    are ignored.
 
     Args:
         texts: The texts of the documents.
