@@ -19,12 +19,12 @@ from resift.contracts.documents import Document
 from resift.contracts.engine import Engine
 from resift.reranker import Config, create_app
 from resift.service.connect import open_engine
-from resift_lab.evaluation.data import Classes, read_classes
+from resift_lab.evaluation.data import LabelledDocuments, read_labelled_documents
 
 Hit = dict[str, Any]
 
 
-def index_documents(engine: Engine, model: Model, documents: Classes) -> None:
+def index_documents(engine: Engine, model: Model, documents: LabelledDocuments) -> None:
     """Write the documents and their vectors to the index ``news``."""
     engine.create("news", ["text"], model)
     for start in range(0, len(documents.ids), 1000):
@@ -52,7 +52,7 @@ def show(hits: Sequence[Hit], groups: dict[str, str], group: str) -> None:
 
 def main(query: str = "chip", group: str = "sci.crypt") -> None:
     """Print a session in which the user searches for messages of ``group``."""
-    documents = read_classes(Path(os.environ["RESIFT_DATA"]) / "20ng.train.jsonl.gz")
+    documents = read_labelled_documents(Path(os.environ["RESIFT_DATA"]) / "20ng.train.jsonl.gz")
     groups = dict(zip(documents.ids, documents.labels, strict=True))
     model, folder = load_model(), tempfile.TemporaryDirectory()
     engine = open_engine(f"{folder.name}/news.db")

@@ -31,7 +31,7 @@ from papers import call
 from resift.arrays import Floats
 from resift.encoders.registry import load_model
 from resift_lab.evaluation.baselines.svm import Svm
-from resift_lab.evaluation.data.labelled import Classes, read_classes
+from resift_lab.evaluation.data.labelled import LabelledDocuments, read_labelled_documents
 from resift_lab.evaluation.same_class import same_class_scores
 from resift_lab.training.classes import train_classes
 
@@ -59,14 +59,16 @@ def draw(labels: Sequence[str], number: int, seed: int) -> list[int]:
     return [int(row) for name in np.unique(names) for row in rng.permutation(np.flatnonzero(names == name))[:number]]
 
 
-def selected(documents: Classes, rows: Sequence[int]) -> Classes:
+def selected(documents: LabelledDocuments, rows: Sequence[int]) -> LabelledDocuments:
     """Return the documents at some positions."""
-    return Classes(*([values[row] for row in rows] for values in (documents.ids, documents.texts, documents.labels)))
+    return LabelledDocuments(
+        *([values[row] for row in rows] for values in (documents.ids, documents.texts, documents.labels))
+    )
 
 
-def without_empty_texts(file: Path) -> Classes:
+def without_empty_texts(file: Path) -> LabelledDocuments:
     """Read labelled documents, and leave out those without a text. WebKB has 31 of them."""
-    documents = read_classes(file)
+    documents = read_labelled_documents(file)
     return selected(documents, [row for row, text in enumerate(documents.texts) if text.strip()])
 
 

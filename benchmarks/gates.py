@@ -125,7 +125,9 @@ def reranker(collection: Collection, packaged: Model, alpha: float) -> Iterator[
         return
     unseen = with_queries(collection, outer.test[:QUERIES].tolist())
     served, text = searches(collection, packaged, alpha), figure(unseen, packaged, 0.0)
-    table = mix_vectors([packaged.table], idf=DocumentFrequencies.from_texts(collection.documents), spelling=SPELLING)
+    table = mix_vectors(
+        [packaged.table], corpus=DocumentFrequencies.from_texts(collection.documents), spelling=SPELLING
+    )
     model, report = train_reranker(SplitCollection(known, split, True), table, served, LateInteractionOptions())
     prepared, plain, reranked = model.prepare(collection.documents), [], []
     for query in unseen.queries:

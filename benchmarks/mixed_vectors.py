@@ -28,7 +28,7 @@ from resift_lab.evaluation.served import SimulatedSearch
 from resift_lab.training.contrastive import MIN_WORDS
 from resift_lab.training.documents import Documents, sample_words
 from resift_lab.training.options import AdaptOptions
-from resift_lab.training.self_supervised import export, export_mixture, train_word_vectors
+from resift_lab.training.self_supervised import build_adapted_model, build_mixed_model, train_word_vectors
 
 TUNED_ON = ("cranfield", "cisi", "medline", "vaswani", "mtrag-govt", "wiki-titles", "mtrag-clapnq", "squad-train-part")
 HELD_OUT = ("cacm", "csfcube", "dl19-pool", "checkthat20")
@@ -45,9 +45,9 @@ def encoders(documents: list[str], packaged: Model) -> Iterator[tuple[str, Model
     words = sample_words(documents, options.limit, options.seed)
     corpus = Documents([text for text in words if len(text) >= MIN_WORDS], options.min_count)
     rows, weights = train_word_vectors(corpus, packaged.table, options)
-    adapted = export(corpus, rows, weights, packaged.table, options)
+    adapted = build_adapted_model(corpus, rows, weights, packaged.table, options)
     yield "adapted", adapted, np.ones(adapted.dim, np.float32)
-    mixed = export_mixture(corpus, rows, weights, packaged.table, options)
+    mixed = build_mixed_model(corpus, rows, weights, packaged.table, options)
     for name, weight in WEIGHTS.items():
         yield name, mixed, np.repeat(np.sqrt([2 * weight, 2 - 2 * weight]), mixed.dim // 2).astype(np.float32)
 

@@ -43,7 +43,7 @@ from resift.feedback.mask import FUZZINESS, ITERATIONS, RATE, learn_mask
 from resift.text import tokenize
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
-from resift_lab.evaluation.data import read_classes
+from resift_lab.evaluation.data import read_labelled_documents
 from resift_lab.evaluation.feedback.same_class import SameClass
 from resift_lab.training.boew import RoBoew, class_means, cluster_entropy
 from resift_lab.training.documents import segment_counts
@@ -199,7 +199,7 @@ def main(names: Sequence[str]) -> None:
     vectors = WordVectors.load(".resift/papers/vectors/glove.6B.50d")
     print(f"| | {' | '.join(HEAD)} |\n|{'---|' * (len(HEAD) + 1)}")
     for name in names or list(CODEWORDS):
-        train, test = (read_classes(data / f"{name}.{split}.jsonl.gz") for split in ("train", "test"))
+        train, test = (read_labelled_documents(data / f"{name}.{split}.jsonl.gz") for split in ("train", "test"))
         protocol = SameClass(train, test)
         model = build_model(f"boew:{CODEWORDS[name]},{SIGMA}", vectors)
         trained = AllTrained(vectors, train.texts, protocol.queries, CODEWORDS[name])

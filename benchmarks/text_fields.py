@@ -34,7 +34,7 @@ from resift_lab.evaluation.data import Collection, read_collection
 from resift_lab.evaluation.data.collection import corpus_file, with_queries
 from resift_lab.evaluation.data.lines import json_objects
 from resift_lab.evaluation.protocol import graded_metrics
-from resift_lab.evaluation.served import RANKED, scores_of
+from resift_lab.evaluation.served import RANKED, ranking_to_scores
 
 COLLECTIONS = ("cranfield", "cisi", "mtrag-govt")
 QUESTIONS, FIRST_QUESTIONS = "squad-train-part", 2000  # queries of the training block; documents have no titles
@@ -131,7 +131,9 @@ def mean_of(collection: Collection, rankings: Sequence[np.ndarray]) -> float:
     """Return the mean nDCG@10 x 100 of rankings, a ranking per query of the collection."""
     count = len(collection.documents)
     pairs = zip(rankings, collection.grades, strict=True)
-    return 100 * float(np.mean([graded_metrics(scores_of(rows, count), grades)["ndcg@10"] for rows, grades in pairs]))
+    return 100 * float(
+        np.mean([graded_metrics(ranking_to_scores(rows, count), grades)["ndcg@10"] for rows, grades in pairs])
+    )
 
 
 def parts(collection: Collection, rows: Sequence[Mapping[str, str]]) -> list[float]:

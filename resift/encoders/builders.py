@@ -24,8 +24,8 @@ def build_model(name: str, vectors: WordVectors, seed: int = 0) -> Model:
         name: The name of the model:
 
             - ``mean``: a text's vector is the weighted mean of its word vectors.
-            - ``sfbow`` or ``sfbow:U``: a static fuzzy bag of words, with the universe U as in
-              :func:`resift.encoders.universe.build_universe`. The default is the identity.
+            - ``sfbow`` or ``sfbow:U``: a static fuzzy bag of words. U names the set of vectors with which words are
+              compared (:func:`resift.encoders.universe.build_universe`), by default ``identity``.
             - ``boew:K`` or ``boew:K,σ``: a bag of embedded words, with K codewords of width σ. The default width is
               0.25.
         vectors: The word vectors on which the model is based.

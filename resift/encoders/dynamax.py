@@ -62,7 +62,7 @@ class DynaMax:
         self.table = table
 
     def scores(self, query: str, documents: Sequence[str]) -> Floats:
-        """Return the similarity between a query and each document.
+        """Return the DynaMax similarity between a query and each document.
 
         Args:
             query: The text of the query.

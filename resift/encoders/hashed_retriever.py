@@ -221,12 +221,12 @@ def best_positions(scores: Floats, count: int) -> NDArray[np.int64]:
 
 
 def chunk_slices(length: int) -> list[slice]:
-    """Divide positions into slices that are small enough to process in memory.
+    """Divide a large array into slices that are small enough to process in memory.
 
     Args:
-        length: The number of positions.
+        length: The length of the array.
 
     Returns:
-        Slices of ``CHUNK`` positions each, which together cover the range from 0 to ``length``.
+        Slices of at most ``CHUNK`` positions, which together cover the array.
     """
     return [slice(start, start + CHUNK) for start in range(0, length, CHUNK)]

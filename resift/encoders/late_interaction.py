@@ -216,12 +216,12 @@ class LateInteraction:
             Float32 array of shape (n_documents,), with values from 0 to 1.
         """
         words = list(dict.fromkeys(tokenize(query)))
-        weights, is_known = self._weights(words), self._ids(words) >= 0
+        weights, is_known = self._weights(words), self._row_numbers(words) >= 0
         share = float(weights[is_known].sum() / max(weights.sum(), 1e-12))
         return np.asarray(np.float32(share) * self.scores(query, documents))
 
-    def rows(self, documents: PreparedDocuments) -> Floats:
-        """Return the vectors of all distinct known words in some documents.
+    def distinct_word_vectors(self, documents: PreparedDocuments) -> Floats:
+        """Return the vectors of all distinct words in some documents, except words that the table does not contain.
 
         Pass the result to :meth:`matches` to avoid looking up the vectors in each call.
 
@@ -231,11 +231,11 @@ class LateInteraction:
         Returns:
             Float32 array of shape (n_words, n_dimensions), with rows of unit length.
         """
-        return self._unit_rows(documents.words[documents.words < len(self.table)])
+        return self._unit_vectors(documents.words[documents.words < len(self.table)])
 
     @cached_property
-    def _factors(self) -> Floats:
-        """Factors that scale each word vector of the table to unit length, of shape (n_words,)."""
+    def _unit_length_factors(self) -> Floats:
+        """The factor that scales each word vector of the table to unit length, of shape (n_words,)."""
         # In parts, because einsum creates a float64 copy of its arguments.
         squares = [
             np.einsum("ij,ij->i", part, part, dtype=np.float64) for part in np.array_split(self.table.matrix, 64)
@@ -243,46 +243,46 @@ class LateInteraction:
         lengths = np.sqrt(np.concatenate(squares))
         return np.asarray(np.divide(1, lengths, out=np.zeros(len(lengths)), where=lengths > 0), np.float32)
 
-    def _unit_rows(self, ids: NDArray[np.int64]) -> Floats:
+    def _unit_vectors(self, ids: NDArray[np.int64]) -> Floats:
         """Return the vectors of known words, scaled to unit length, of shape (n_words, n_dimensions).
 
         Args:
             ids: The row numbers of the words in the table, of shape (n_words,).
         """
         rows: Floats = np.asarray(self.table.matrix).take(ids, 0).astype(np.float32, copy=False)
-        rows *= self._factors.take(ids)[:, None]
+        rows *= self._unit_length_factors.take(ids)[:, None]
         return rows
 
-    def matches(self, words: Sequence[str], documents: PreparedDocuments, rows: Floats | None = None) -> Floats:
+    def matches(self, words: Sequence[str], documents: PreparedDocuments, word_vectors: Floats | None = None) -> Floats:
         """Return how well each document matches each word of a query.
 
-        The value is max(0, max_j cos(q, d_j) - t), where q is the query word, d_j are the words of the document and t
-        is the threshold in the parameters.
+        The value is the largest cosine of the query word and a word of the document, minus the threshold in the
+        parameters, and at least 0.
 
         Args:
             words: The query words.
             documents: The documents, as prepared by :meth:`prepare`.
-            rows: The result of :meth:`rows` for the documents. If None, it is computed.
+            word_vectors: The result of :meth:`distinct_word_vectors` for the documents. If None, it is computed.
 
         Returns:
             Float32 array of shape (n_query_words, n_documents).
         """
-        rows = self.rows(documents) if rows is None else rows
+        vectors = self.distinct_word_vectors(documents) if word_vectors is None else word_vectors
         # In parts, to limit the memory for long queries and long documents.
         size = max(1, _MAX_SIMILARITIES // max(1, len(documents.positions)))
-        parts = [self._matches(words[i : i + size], documents, rows) for i in range(0, len(words), size)]
+        parts = [self._matches_of_words(words[i : i + size], documents, vectors) for i in range(0, len(words), size)]
         return np.concatenate([np.zeros((0, len(documents.lengths)), np.float32), *parts])
 
-    def _matches(self, words: Sequence[str], documents: PreparedDocuments, rows: Floats) -> Floats:
-        """Return how well each document matches each word of a query, for a few query words.
+    def _matches_of_words(self, words: Sequence[str], documents: PreparedDocuments, word_vectors: Floats) -> Floats:
+        """Return how well each document matches each of a few query words, like :meth:`matches`.
 
-        The arguments and the result are those of :meth:`matches`, which divides long queries to limit the memory.
+        Unlike :meth:`matches`, the method does not limit the memory for long queries.
         """
         known_document_words = documents.words < len(self.table)
-        known_query_words = self._ids(words) >= 0
+        known_query_words = self._row_numbers(words) >= 0
         similarities = np.zeros((len(words), len(documents.words)), np.float32)
-        query_rows = self._query_rows([word for word, known in zip(words, known_query_words, strict=True) if known])
-        similarities[np.ix_(known_query_words, known_document_words)] = query_rows @ rows.T
+        query_rows = self._query_vectors([word for word, known in zip(words, known_query_words, strict=True) if known])
+        similarities[np.ix_(known_query_words, known_document_words)] = query_rows @ word_vectors.T
         for line, word in zip(similarities, words, strict=True):
             if word in documents.unknown_words:
                 line[documents.words == documents.unknown_words[word]] = 1
@@ -293,16 +293,16 @@ class LateInteraction:
         best[:, filled] = np.maximum.reduceat(similarities[:, documents.positions], documents.starts[filled], axis=1)
         return best
 
-    def _ids(self, words: Sequence[str]) -> NDArray[np.int64]:
+    def _row_numbers(self, words: Sequence[str]) -> NDArray[np.int64]:
         """Return the row number of each word in the table of word vectors, or -1 for unknown words."""
         return np.array([self.table.index[word] for word in words], np.int64)
 
-    def _query_rows(self, words: Sequence[str]) -> Floats:
+    def _query_vectors(self, words: Sequence[str]) -> Floats:
         """Return the vectors of known query words, of shape (n_words, n_dimensions).
 
         If a word has a trained shift, the shift is added to its vector of unit length.
         """
-        rows = self._unit_rows(self._ids(words))
+        rows = self._unit_vectors(self._row_numbers(words))
         for row, word in zip(rows, words, strict=True):
             if word in self.shifts:
                 row += self.shifts[word]
@@ -310,7 +310,7 @@ class LateInteraction:
 
     def _weights(self, words: Sequence[str]) -> Floats:
         """Return the weight of each query word, of shape (n_words,). Unknown words count as rare."""
-        ids = self._ids(words).tolist()
+        ids = self._row_numbers(words).tolist()
         return np.array([self.table.weights[id] if id >= 0 else self.table.unknown_weight for id in ids], np.float32)
 
     def _length_divisors(self, documents: PreparedDocuments) -> Floats:
@@ -319,7 +319,7 @@ class LateInteraction:
         return np.asarray(1 + self.parameters.length_penalty * relative_lengths, np.float32)
 
     def _settings(self) -> dict[str, Any]:
-        """Return the settings to be saved, which the hash covers as well."""
+        """Return the settings of the reranker, which are saved and are part of its hash."""
         return {
             "name": self.name,
             "kind": "late interaction",

@@ -241,10 +241,15 @@ class Model:
         return np.concatenate(batches) if batches else np.zeros((0, self.dim), np.float32)
 
     def encode_bags(self, values: Sequence[Any]) -> tuple[Floats, dict[int, str]]:
-        """Encode bags of vectors. Only models with a field ``bags`` can do this (:mod:`resift.encoders.bags`).
+        """Encode documents that contain a bag of vectors, such as the vectors of an image's patches.
+
+        Only models of :mod:`resift.encoders.bags` can do this.
 
         Args:
-            values: The bag of each document.
+            values: The bag of each document, as JSON.
+
+        Returns:
+            The vectors of the documents, and the reasons why bags cannot be encoded, by position.
 
         Raises:
             BadInput: If the model encodes texts.
@@ -461,7 +466,7 @@ class Model:
         return self._unit_rows(self._apply_layers(np.tile(self.table.rows(ids), self.segments)))
 
     def _info(self) -> dict[str, Any]:
-        """Return the settings that the hash covers."""
+        """Return the settings of the model, which are saved and are part of its hash."""
         return {
             "name": self.name,
             "pool": self.pool,

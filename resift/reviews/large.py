@@ -63,7 +63,15 @@ class LargeSet(ReviewDocuments):
         return self._stored.existing(ids)
 
     def draw(self, count: int, excluded: Collection[str]) -> tuple[list[str], int]:
-        """Draw random documents from the whole set, including documents that are not loaded."""
+        """Draw random documents from the whole set, including documents that are not loaded.
+
+        Args:
+            count: The number of documents to draw. Fewer are drawn if fewer are available.
+            excluded: The ids of the documents that must not be drawn.
+
+        Returns:
+            The ids of the drawn documents, and the number of documents that could be drawn.
+        """
         return self._stored.draw(count, excluded)
 
     def text(self, id: str) -> str:

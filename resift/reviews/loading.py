@@ -62,7 +62,15 @@ class LazySet(ReviewDocuments):
         return (self._loaded or self._stored).existing(ids)
 
     def draw(self, count: int, excluded: Collection[str]) -> tuple[list[str], int]:
-        """Draw random documents without replacement. The documents need not be loaded."""
+        """Draw random documents without replacement. The documents need not be loaded.
+
+        Args:
+            count: The number of documents to draw. Fewer are drawn if fewer are available.
+            excluded: The ids of the documents that must not be drawn.
+
+        Returns:
+            The ids of the drawn documents, and the number of documents that could be drawn.
+        """
         return (self._loaded or self._stored).draw(count, excluded)
 
     def text(self, id: str) -> str:

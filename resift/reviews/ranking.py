@@ -87,7 +87,15 @@ class DocumentSet(ReviewDocuments):
         return {id for id in ids if id in self.places}
 
     def draw(self, count: int, excluded: Collection[str]) -> tuple[list[str], int]:
-        """Draw random documents without replacement."""
+        """Draw random documents without replacement.
+
+        Args:
+            count: The number of documents to draw. Fewer are drawn if fewer are available.
+            excluded: The ids of the documents that must not be drawn.
+
+        Returns:
+            The ids of the drawn documents, and the number of documents that could be drawn.
+        """
         available = [id for id in self.ids if id not in excluded]
         picked = np.random.default_rng().choice(len(available), min(count, len(available)), replace=False)
         return [available[place] for place in picked], len(available)

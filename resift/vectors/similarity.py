@@ -74,15 +74,15 @@ def fuzzy_jaccard(query: NDArray[Any], documents: NDArray[Any]) -> Floats:
 
 
 def dynamax(first: NDArray[Any], second: NDArray[Any], extra_sums: tuple[float, float] = (0.0, 0.0)) -> float:
-    """Return the DynaMax similarity of two texts: the fuzzy Jaccard similarity of their memberships in all their words.
+    """Return the DynaMax similarity of two texts, from the vectors of their words.
 
-    The universe contains the words of both texts. The membership of a text in a word of the universe is the largest
-    inner product of the text's words with this word, at least 0. The similarity is the sum of the smaller memberships
-    divided by the sum of the larger memberships.
+    Both texts are compared with each word of either text. The membership of a text in a word is the largest inner
+    product of the text's words with this word, at least 0. The similarity is the sum of the smaller membership over all
+    words, divided by the sum of the larger membership.
 
     Args:
         first: Vectors of the m words of the first text, shape (m, D) for D dimensions. A word that occurs twice in a
-            text has two rows, and so counts twice in the universe.
+            text has two rows, and so counts twice in the sums.
         second: Vectors of the n words of the second text, shape (n, D).
         extra_sums: Two summands for words without a vector, which are similar only to themselves. The first is added
             to the sum of the smaller memberships, the second to the sum of the larger memberships.

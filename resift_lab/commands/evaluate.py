@@ -71,11 +71,11 @@ def classes(train: str, test: str, choice: SystemChoice) -> None:
     p@K the precision among the first K documents, and ip@K the largest precision at K or any later rank, which Passalis
     and Tefas 2018 call top-K precision.
     """
-    from resift_lab.evaluation.data import read_classes
+    from resift_lab.evaluation.data import read_labelled_documents
     from resift_lab.evaluation.protocol import run_classes
     from resift_lab.evaluation.report import run_report
 
-    name, database, queries = choice.name, read_classes(train), read_classes(test)
+    name, database, queries = choice.name, read_labelled_documents(train), read_labelled_documents(test)
     system, second = choice.system(), choice.second_system()
     run = run_classes(system, database, queries)
     second_run = run_classes(second, database, queries) if second else None
@@ -100,11 +100,11 @@ def sts(files: tuple[str, ...], choice: SystemChoice) -> None:
     The mean over tasks is weighted by the number of pairs. Each FILE is tab-separated, without quotes, plain or gzip.
     Its first line names the columns: task, score, sentence1, sentence2.
     """
-    from resift_lab.evaluation.data import read_pairs
+    from resift_lab.evaluation.data import read_sentence_pairs
     from resift_lab.evaluation.report import sts_report
     from resift_lab.evaluation.sts import run_sts
 
-    name, pairs = choice.name, [read_pairs(file) for file in files]
+    name, pairs = choice.name, [read_sentence_pairs(file) for file in files]
     system, second = choice.system(), choice.second_system()
     tasks = run_sts(system, pairs)
     second_tasks = run_sts(second, pairs) if second else None

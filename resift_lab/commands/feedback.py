@@ -153,7 +153,7 @@ def _build_protocol(folder: str | None, train: str | None, test: str | None, unj
         BadInput: If there is neither a folder nor a pair of files, if there are both, or if ``unjudged`` is set without
             a folder.
     """
-    from resift_lab.evaluation.data import read_classes, read_collection
+    from resift_lab.evaluation.data import read_collection, read_labelled_documents
     from resift_lab.evaluation.feedback.graded import Graded
     from resift_lab.evaluation.feedback.same_class import SameClass
 
@@ -165,7 +165,7 @@ def _build_protocol(folder: str | None, train: str | None, test: str | None, unj
         raise BadInput(
             "the documents are missing or ambiguous", expected="either DIR, or both --train FILE and --test FILE"
         )
-    return SameClass(read_classes(train), read_classes(test))
+    return SameClass(read_labelled_documents(train), read_labelled_documents(test))
 
 
 def _bench(

@@ -23,7 +23,7 @@ from resift.vectors.packaged import DEFAULT_MODEL, load_vectors
 from resift_lab.commands.options import checkpoint_path, out_option, seed_option, setting_option, vectors_option
 from resift_lab.commands.saved import saved_model_line
 from resift_lab.commands.settings import set_option
-from resift_lab.evaluation.data import read_labelled
+from resift_lab.evaluation.data import read_labelled_texts
 from resift_lab.training.options import BagOptions, ClassOptions, RnBofOptions, RoBoewOptions
 from resift_lab.training.progress import Progress
 
@@ -132,7 +132,7 @@ def classes(settings: dict[str, Any], file: str, model: str, out: str, seed: int
     with needs_extra("lab", "training"):
         from resift_lab.training.classes import train_classes
 
-    texts, labels = read_labelled(file)
+    texts, labels = read_labelled_texts(file)
     encoder, options = load_model(model), ClassOptions(seed=seed, **settings)
     _train_and_save(lambda progress: train_classes(texts, labels, encoder, options, progress), True, out)
 
@@ -149,7 +149,7 @@ def _train_labelled(options: RoBoewOptions, file: str, out: str, vectors: str) -
     with needs_extra("lab", "training"):
         from resift_lab.training.supervised import train as fit
 
-    texts, labels = read_labelled(file)
+    texts, labels = read_labelled_texts(file)
     checkpoint = checkpoint_path(out)
 
     def training(progress: Progress) -> tuple[Model, dict[str, Any]]:

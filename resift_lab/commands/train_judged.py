@@ -288,7 +288,7 @@ def _mix_vectors(vectors: WeightedVectors, documents: list[str], spelling: tuple
     """
     tables = [load_vectors(name) for name, _ in vectors]
     idf = DocumentFrequencies.from_texts(documents)
-    return mix_vectors(tables, [weight for _, weight in vectors], idf=idf, spelling=spelling)
+    return mix_vectors(tables, [weight for _, weight in vectors], corpus=idf, spelling=spelling)
 
 
 def _report_lines(report: dict[str, Any], seconds: float) -> list[str]:

@@ -65,7 +65,7 @@ def tune(
     undo: bool = False,
     progress: Progress | None = None,
 ) -> TuningResult:
-    """Choose constants for the searches of an index, and store them in the index if they are better.
+    """Choose ranking constants for the searches of an index, and store them if they improve the ranking.
 
     Running services use the stored constants within seconds.
 

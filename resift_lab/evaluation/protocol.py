@@ -14,13 +14,19 @@ from resift.encoders.late_interaction import score_factors
 from resift.errors import BadInput
 from resift_lab.evaluation.baselines.bm25 import BM25
 from resift_lab.evaluation.baselines.late_interaction import LateInteractionSystem, select_documents
-from resift_lab.evaluation.data import Classes, Collection, with_queries
+from resift_lab.evaluation.data import Collection, LabelledDocuments, with_queries
 from resift_lab.evaluation.metrics import Numbers, average_precision, ndcg_at, recall_at, reciprocal_rank
 from resift_lab.evaluation.pairwise import Matrix, similarity_blocks
 from resift_lab.evaluation.same_class import SameClassScores, same_class_scores
-from resift_lab.evaluation.served import SearchableCollection, Serve, SimulatedSearch, scores_of, search_function
+from resift_lab.evaluation.served import (
+    SearchableCollection,
+    Serve,
+    SimulatedSearch,
+    ranking_to_scores,
+    search_function,
+)
 from resift_lab.evaluation.significance import bootstrap_mean, paired_randomization
-from resift_lab.evaluation.system import System, known_word_share, weights_of
+from resift_lab.evaluation.system import System, known_word_share, similarity_weights
 from resift_lab.fingerprints import fingerprints
 
 RECALLS = (1, 3, 5, 10, 100)
@@ -79,7 +85,7 @@ class Run:
         }
 
 
-def run_classes(system: System, train: Classes, test: Classes) -> Run:
+def run_classes(system: System, train: LabelledDocuments, test: LabelledDocuments) -> Run:
     """Evaluate same-class retrieval: each test document is a query for training documents with the same label.
 
     Test documents whose label does not occur in the training documents are skipped. ``Run.facts["skipped"]`` is their
@@ -193,7 +199,7 @@ def run_hybrid(
         system: The system to evaluate. It is fitted on the documents.
         collection: The test collection.
         alpha: Weight of the similarity, 0 to 1. None means the fitted system's own weight
-            (:func:`resift_lab.evaluation.system.weights_of`).
+            (:func:`resift_lab.evaluation.system.similarity_weights`).
         serve: A function that creates the service's search over the collection, or None.
         progress: A function that is called with the number of finished queries and the number of all queries.
 
@@ -211,7 +217,7 @@ def run_hybrid(
         return _run_reranker(system, collection, alpha, serve, progress)
     lexical = BM25()
     terms, database = lexical.fit(collection.documents), system.fit(collection.documents)
-    own, alpha = alpha is None, weights_of(system)[0] if alpha is None else alpha
+    own, alpha = alpha is None, similarity_weights(system)[0] if alpha is None else alpha
     term_queries, queries = lexical.queries(collection.queries), system.queries(collection.queries)
     search = _index_collection(serve, system, collection, database)
     known = partial(known_word_share, system) if own else None
@@ -228,7 +234,7 @@ def run_hybrid(
             for done, (text, vector) in enumerate(searches, rows.start + 1):
                 hits.append(search.hits(SimulatedSearch(text, vector, alpha, alpha, known_share=known)))
                 progress(done, len(collection.queries))
-            mixed.add(rows, np.stack([scores_of(ranking.positions, len(database)) for ranking in hits]))
+            mixed.add(rows, np.stack([ranking_to_scores(ranking.positions, len(database)) for ranking in hits]))
         first.add(rows, _without_zeros(bm25))
         second.add(rows, _without_zeros(semantic))
     width = database.shape[1]
@@ -287,7 +293,7 @@ def run_rankings(rankings: Sequence[NDArray[np.int64]], collection: Collection, 
     """
     filled = _Rankings(collection)
     for row, ranking in enumerate(rankings):
-        filled.add(slice(row, row + 1), scores_of(ranking, len(collection.documents))[None])
+        filled.add(slice(row, row + 1), ranking_to_scores(ranking, len(collection.documents))[None])
     return filled.run(dimensions, **facts)
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from resift.arrays import Floats
 from resift.feedback.judgements import JudgedDocument
 from resift.feedback.methods import DEFAULT_METHOD
-from resift_lab.evaluation.system import System, known_word_share, weights_of
+from resift_lab.evaluation.system import System, known_word_share, similarity_weights
 
 RANKED = 1000  # number of hits in a ranking, as in the runs of TREC
 
@@ -115,13 +115,13 @@ def search_function(serve: Serve, system: System, documents: Sequence[str]) -> S
     """
     # all words have the same idf, which only matters for feedback and for very long queries
     search = serve(documents, np.asarray(system.fit(documents)), system.similarity, lambda word: 1.0)
-    alpha = weights_of(system)[0]
+    alpha = similarity_weights(system)[0]
     return lambda query: search.hits(
         SimulatedSearch(query, system.queries([query])[0], alpha, alpha, known_share=partial(known_word_share, system))
     )
 
 
-def scores_of(ranking: NDArray[np.int64], count: int) -> NDArray[np.float64]:
+def ranking_to_scores(ranking: NDArray[np.int64], count: int) -> NDArray[np.float64]:
     """Convert a ranking to scores that sort the documents in the same order.
 
     Args:

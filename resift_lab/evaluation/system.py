@@ -134,11 +134,11 @@ def known_word_share(system: System, text: str) -> float:
     table = getattr(system, "table", None)
     if table is None:
         return 1.0
-    alpha, max_alpha = weights_of(system)
+    alpha, max_alpha = similarity_weights(system)
     return known_share(table, text, adapted=max_alpha > alpha)
 
 
-def weights_of(system: System) -> tuple[float, float]:
+def similarity_weights(system: System) -> tuple[float, float]:
     """Return how strongly the vector similarity of a system counts relative to BM25, as two weights from 0 to 1.
 
     With weight 0, only BM25 determines the ranking. With weight 1, the similarity dominates it.

@@ -52,7 +52,7 @@ class Adam:
         self.values, self.rate = values, rate
         self.first_moment, self.second_moment = np.zeros_like(values), np.zeros_like(values)
 
-    def update(self, rows: NDArray[Any], gradient: Floats, step: int, remaining: float) -> None:
+    def update(self, rows: NDArray[Any], gradient: Floats, step: int, rate_factor: float) -> None:
         """Change some rows of the parameters so that the loss becomes smaller.
 
         Args:
@@ -60,11 +60,10 @@ class Adam:
             gradient: The gradient of the loss with respect to these rows, shape (R,), or (R, D) for vectors of D
                 dimensions.
             step: The training step, counted from 1.
-            remaining: The factor by which the learning rate is multiplied, 0 to 1. :func:`rate_factor` lowers it
-                during the training.
+            rate_factor: The factor by which the learning rate is multiplied, 0 to 1, from :func:`rate_factor`.
         """
         first = self.first_moment[rows] * np.float32(_BETA_FIRST) + gradient * np.float32(1 - _BETA_FIRST)
         second = self.second_moment[rows] * np.float32(_BETA_SECOND) + gradient**2 * np.float32(1 - _BETA_SECOND)
         self.first_moment[rows], self.second_moment[rows] = first, second
         spread = np.sqrt(second / np.float32(1 - _BETA_SECOND**step)) + np.float32(_EPSILON)
-        self.values[rows] -= np.float32(self.rate * remaining / (1 - _BETA_FIRST**step)) * first / spread
+        self.values[rows] -= np.float32(self.rate * rate_factor / (1 - _BETA_FIRST**step)) * first / spread

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from resift.arrays import Floats
 from resift.encoders.bags import Bag, BagModel, check_bag, read_bag
 from resift.errors import BadInput
-from resift_lab.evaluation.data.labelled import label_of
+from resift_lab.evaluation.data.labelled import required_label
 from resift_lab.evaluation.data.lines import json_objects
 from resift_lab.evaluation.same_class import same_class_scores
 from resift_lab.training.boew import class_means, cluster_entropy
@@ -55,7 +55,7 @@ def read_labelled_bags(path: str | Path, field: str) -> tuple[list[Bag], list[An
         where = f"{path}, line {number}"
         if (id := record.get("_id", record.get("id"))) is not None:
             where = f"{where}, document {id!r}"
-        labels.append(label_of(record, where))
+        labels.append(required_label(record, where))
         if record.get(field) is None:
             raise BadInput(f"{where} has no field {field!r}", value=field, expected="a list of vectors")
         try:

@@ -31,7 +31,7 @@ CHUNK = 8192
 
 @dataclass(frozen=True)
 class DistillOptions:
-    """Settings of the distillation.
+    """Settings of :func:`distill`, which computes word vectors from a sentence-transformers model.
 
     Attributes:
         dim: The number of dimensions of the word vectors.

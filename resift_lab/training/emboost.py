@@ -79,8 +79,8 @@ def train(
             if progress:
                 progress(epoch * len(order) + start + size, epochs * len(order))
         if after_epoch:
-            after_epoch(export(table, network, options))
-    return export(table, network, options)
+            after_epoch(export_network(table, network, options))
+    return export_network(table, network, options)
 
 
 class _Network(torch.nn.Module):  # type: ignore[misc]
@@ -238,7 +238,7 @@ def _relevance_matrix(relevant: Sequence[Sequence[int]], documents: Sequence[int
     return matrix
 
 
-def export(table: WordVectors, network: Any, options: EmBoostOptions) -> Residual:
+def export_network(table: WordVectors, network: Any, options: EmBoostOptions) -> Residual:
     """Convert a trained network to a model that does not need PyTorch.
 
     A word vector consists of blocks of dimensions from several sources. In the exported model, each block is multiplied

@@ -84,7 +84,7 @@ class RerankerTrainer:
         start, table = self.start, self.start.table
         parameters = Parameters.initial(table.rows(), table.weights, self.shifted, start.parameters)
         for word, shift in start.shifts.items():
-            if (row := parameters.shift_of[table.index[word]]) >= 0:
+            if (row := parameters.shift_rows[table.index[word]]) >= 0:
                 parameters.shifts[row] = shift
         return parameters
 
@@ -162,7 +162,7 @@ class RerankerTrainer:
         update("rows", touched, _tangent_gradient(gradient.rows[touched], parameters.rows[touched]))
         parameters.rows[touched] = unit_rows(parameters.rows[touched])
         update("log_weights", words, gradient.log_weights[words])
-        shifts = parameters.shift_of[words]
+        shifts = parameters.shift_rows[words]
         shifts = shifts[shifts >= 0]
         update("shifts", shifts, gradient.shifts[shifts])
         update("scalars", np.arange(len(parameters.scalars)), gradient.scalars)

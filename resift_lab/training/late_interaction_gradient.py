@@ -41,7 +41,7 @@ class Parameters:
         rows: The vectors of V words with D dimensions, scaled to unit length, shape (V, D).
         log_weights: The logarithms of the word weights, shape (V,).
         shifts: The shifts of S words. The shift of a word is added to its word vector in queries. Shape (S, D).
-        shift_of: The row number of each word's shift in ``shifts``, or -1 for a word without a shift, shape (V,).
+        shift_rows: The row number of each word's shift in ``shifts``, or -1 for a word without a shift, shape (V,).
         scalars: The threshold t of similarities, the length penalty c, and the logarithm of κ, the factor of the scores
             in the softmax; shape (3, 1).
     """
@@ -49,7 +49,7 @@ class Parameters:
     rows: Floats
     log_weights: Floats
     shifts: Floats
-    shift_of: NDArray[np.int64]
+    shift_rows: NDArray[np.int64]
     scalars: Floats
 
     @classmethod
@@ -67,17 +67,17 @@ class Parameters:
             scoring: The initial scoring parameters: the threshold, above which a similarity counts, and the length
                 penalty of documents.
         """
-        shift_of = np.full(len(rows), -1, np.int64)
-        shift_of[shifted] = np.arange(len(shifted))
+        shift_rows = np.full(len(rows), -1, np.int64)
+        shift_rows[shifted] = np.arange(len(shifted))
         return cls(
             rows=np.array(rows),
             log_weights=np.log(np.maximum(weights, 1e-6)).astype(np.float32),
             shifts=np.zeros((max(1, len(shifted)), rows.shape[1]), np.float32),
-            shift_of=shift_of,
+            shift_rows=shift_rows,
             scalars=np.array([scoring.threshold, scoring.length_penalty, np.log(_KAPPA)], np.float32)[:, None],
         )
 
-    def query_rows(self, words: NDArray[np.int64]) -> Floats:
+    def query_vectors(self, words: NDArray[np.int64]) -> Floats:
         """Return the vectors of a query's words.
 
         A frequent query word has a shift, a trained vector that is added to its word vector.
@@ -89,7 +89,7 @@ class Parameters:
             Vectors of shape (m, D) for D dimensions.
         """
         rows: Floats = self.rows[words]
-        shift_rows = self.shift_of[words]
+        shift_rows = self.shift_rows[words]
         rows[shift_rows >= 0] += self.shifts[shift_rows[shift_rows >= 0]]
         return rows
 
@@ -155,11 +155,11 @@ class Gradient:
         lengths = documents.lengths[chosen[has_words]] / np.float32(mean_length)
         by_pair = pairs.similarity_gradient(self._add_scoring_gradient(parameters, words, pairs.best, lengths))
         by_query_row = by_pair.T @ pairs.document_rows
-        self.rows[pairs.ids[pairs.known]] += (by_pair @ pairs.query_rows)[pairs.known]
+        self.rows[pairs.ids[pairs.known]] += (by_pair @ pairs.query_vectors)[pairs.known]
         self.rows[words] += by_query_row
         self.touched[pairs.ids[pairs.known]] = True
         self.touched[words] = True
-        shift_rows = parameters.shift_of[words]
+        shift_rows = parameters.shift_rows[words]
         self.shifts[shift_rows[shift_rows >= 0]] += by_query_row[shift_rows >= 0]
 
     def _add_scoring_gradient(
@@ -206,8 +206,8 @@ class _WordPairs:
         ids: The ids of the documents' distinct words, shape (u,).
         known: Whether the table of word vectors contains each distinct word, shape (u,).
         document_rows: The vectors of the distinct words with D dimensions, shape (u, D).
-        query_rows: The vectors of the query's words, shape (m, D). Frequent query words have a shift, a trained vector
-            that has been added to the word vector.
+        query_vectors: The vectors of the query's words, shape (m, D). Frequent query words have a shift, a trained
+            vector that has been added to the word vector.
         best: The largest similarity of each query word to a word of each document, shape (m, n).
     """
 
@@ -224,8 +224,8 @@ class _WordPairs:
         self.known = self.ids < len(parameters.rows)
         self.document_rows = np.zeros((len(self.ids), parameters.rows.shape[1]), np.float32)
         self.document_rows[self.known] = parameters.rows[self.ids[self.known]]
-        self.query_rows = parameters.query_rows(words)
-        self._similarities = (self.query_rows @ self.document_rows.T)[:, self._columns]
+        self.query_vectors = parameters.query_vectors(words)
+        self._similarities = (self.query_vectors @ self.document_rows.T)[:, self._columns]
         starts = np.concatenate([[0], np.cumsum(self._sizes)[:-1]])
         self.best = np.maximum.reduceat(self._similarities, starts, axis=1)
 

@@ -480,7 +480,11 @@ class _PairTraining:
         self.plan = [batch for _ in range(options.epochs) for batch in self._shuffled_batches()]
 
     def _shuffled_batches(self) -> list[tuple[int, NDArray[np.int64]]]:
-        """Return the batches of a pass over the sources, in random order."""
+        """Return the batches of a pass over all pairs, in random order.
+
+        Returns:
+            A pair for each batch: the position of its source in ``sources``, and the positions of its pairs.
+        """
         batches: list[tuple[int, NDArray[np.int64]]] = []
         for number, source in enumerate(self.sources):
             order = self.rng.permutation(len(source))[: self.options.limit]

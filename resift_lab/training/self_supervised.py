@@ -213,7 +213,7 @@ def _train_model(
         options: The settings of the adaptation.
         progress: A function that is called with the number of finished steps and the total number.
     """
-    build = export_mixture if options.mixed else export
+    build = build_mixed_model if options.mixed else build_adapted_model
     corpus = Documents(documents, options.min_count)
     return build(corpus, *train_word_vectors(corpus, vectors, options, progress), vectors, options)
 
@@ -237,8 +237,10 @@ def train_word_vectors(
     return fit_contrastive(corpus, concatenate_sources(corpus, [original, spectral]), corpus.idf, options, progress)
 
 
-def export(corpus: Documents, rows: Floats, weights: Floats, vectors: WordVectors, options: AdaptOptions) -> Model:
-    """Build a model from trained word vectors.
+def build_adapted_model(
+    corpus: Documents, rows: Floats, weights: Floats, vectors: WordVectors, options: AdaptOptions
+) -> Model:
+    """Build a model from word vectors that were trained on documents.
 
     The model contains the words of the corpus, followed by the other words of ``vectors``. It averages word vectors,
     which are compressed to int8. If ``options.codewords`` is set, it is a bag of embedded words (BoEW) instead.
@@ -259,15 +261,15 @@ def export(corpus: Documents, rows: Floats, weights: Floats, vectors: WordVector
     return model
 
 
-def export_mixture(
+def build_mixed_model(
     corpus: Documents, rows: Floats, weights: Floats, vectors: WordVectors, options: AdaptOptions
 ) -> Model:
-    """Build a model from trained and original word vectors.
+    """Build a model that combines word vectors that were trained on documents with the original word vectors.
 
     The vector of a text has two blocks of the same length. The first block is the mean of the trained vectors. The
     second block is the mean of the original vectors with their original weights, minus the mean vector of the
     documents. Both are projected onto the principal axes of the documents. The cosine of two texts is the mean of the
-    cosines by either kind of vectors. The arguments are those of :func:`export`.
+    cosines by either kind of vectors. The arguments are those of :func:`build_adapted_model`.
     """
     dim = min(max(1, (options.dim or vectors.dim) // 2), rows.shape[1], vectors.dim)
     table = _adapted_table(corpus, rows, weights, vectors, dim)
@@ -337,9 +339,9 @@ def adapt_if_better(
     remark: Callable[[str], None],
     small_dim: int | None = None,
 ) -> Model | None:
-    """Adapt word vectors to documents, and return the model only if it is better than the original vectors.
+    """Adapt word vectors to documents, and return the model only if it ranks them better than the original vectors.
 
-    Half of the model's dimensions contain the original word vectors (see :func:`export_mixture`), because adapted
+    Half of the model's dimensions contain the original word vectors (see :func:`build_mixed_model`), because adapted
     vectors that pass the test can rank real queries worse than the original vectors.
 
     Args:

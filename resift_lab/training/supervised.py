@@ -194,15 +194,15 @@ class _TrainingRun:
             report(len(batch))
         self.epochs += 1
 
-    def _set_rates(self, remaining: float) -> None:
+    def _set_rates(self, factor: float) -> None:
         """Multiply the initial learning rates of all parameters by a factor.
 
         Args:
-            remaining: The factor, 0 to 1.
+            factor: The factor, 0 to 1.
         """
         for optimizer, rates in zip(self.optimizers, self.rates, strict=True):
             for group, rate in zip(optimizer.param_groups, rates, strict=True):
-                group["lr"] = rate * remaining
+                group["lr"] = rate * factor
 
     def _step(self, loss: torch.Tensor) -> None:
         """Compute the gradient of a batch's loss, and update the trained parameters with all optimisers.
@@ -217,7 +217,7 @@ class _TrainingRun:
             optimizer.step()
 
     def state(self) -> dict[str, Any]:
-        """Return the state of the training, to save it in a checkpoint."""
+        """Return the network, the optimisers and the class centres, to save them in a checkpoint."""
         return {"epochs": self.epochs, "centres": self.centres.data, **network_state(self.network, self.optimizers)}
 
     def restore(self, state: dict[str, Any]) -> None:

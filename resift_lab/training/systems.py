@@ -25,7 +25,7 @@ from resift_lab.training.transformer import Transformer
 Bar = AbstractContextManager[Progress | None]
 
 
-class Adapted:
+class AdaptedSystem:
     """A retrieval system whose word vectors are adapted to the documents, if this improves the ranking.
 
     Args:
@@ -122,7 +122,7 @@ def system_builders(device: Device | None = None, bar: Callable[[], Bar] = nullc
         bar: A function that returns a context manager, which shows the progress of adapting word vectors.
     """
     return {
-        "adapted": lambda source, kind: Adapted(
+        "adapted": lambda source, kind: AdaptedSystem(
             source.table(), AdaptOptions(mixed=kind == "mixed", seed=source.seed), bar
         ),
         "st": lambda _, folder: sentence_transformer(folder, device),

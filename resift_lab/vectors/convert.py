@@ -61,7 +61,7 @@ def convert(
         )
     weighting = weighting or "zipf"
     try:
-        keyed = _read_keyed(path, limit)
+        keyed = _read_with_gensim(path, limit)
     except (ValueError, EOFError, NotImplementedError, IndexError, TypeError, struct.error) as error:
         raise BadInput(
             f"{path} cannot be read as a word2vec, GloVe or fastText file: {error}",
@@ -93,7 +93,7 @@ def _read_folder(folder: Path, weighting: str | None, limit: int | None, words: 
     return read_static(folder, words)
 
 
-def _read_keyed(path: Path, limit: int | None) -> Any:
+def _read_with_gensim(path: Path, limit: int | None) -> Any:
     """Read a word2vec, GloVe or fastText file with gensim.
 
     Args:

@@ -41,15 +41,15 @@ def mix_vectors(
     tables: Sequence[WordVectors],
     coefficients: Sequence[float] | None = None,
     aggregate: str = "concat",
-    idf: DocumentFrequencies | None = None,
+    corpus: DocumentFrequencies | None = None,
     spelling: tuple[int, float] | None = None,
 ) -> WordVectors:
     """Combine tables of word vectors into a single table.
 
-    The result contains the words of all tables and of ``idf``'s corpus, except words that no table contains. With
+    The result contains the words of all tables and of the corpus, except words that no table contains. With
     ``spelling``, it contains all of these words. If a table lacks a word, zeros take the place of the table's vector.
 
-    Each table is first scaled so that its vectors have a mean length of 1. With ``idf``, the mean vector of the corpus'
+    Each table is first scaled so that its vectors have a mean length of 1. With a corpus, the mean vector of its
     words is subtracted from the table's vectors before they are scaled.
 
     Args:
@@ -57,8 +57,8 @@ def mix_vectors(
         coefficients: The factor by which each table's vectors are multiplied. None means 1 for each table.
         aggregate: ``concat`` concatenates the vectors of a word, ``sum`` adds them, and ``average`` divides the sum by
             the sum of the coefficients. ``sum`` and ``average`` need tables with the same number of dimensions.
-        idf: Document frequencies of a corpus. If set, a word's weight is its inverse document frequency. Otherwise it
-            is the largest of the word's weights in the tables.
+        corpus: Document frequencies of a corpus. If set, a word's weight is its inverse document frequency in the
+            corpus. Otherwise it is the largest of the word's weights in the tables.
         spelling: The number of dimensions and the coefficient of vectors that are computed from the spelling of words
             (:func:`subword_vectors`) and appended to the combined vectors, or None.
 
@@ -72,8 +72,8 @@ def mix_vectors(
     """
     factors = np.ones(len(tables)) if coefficients is None else np.asarray(coefficients, np.float64)
     _check(tables, factors, aggregate, spelling)
-    words = _all_words(tables, idf)
-    scaled = [factor * _scaled_rows(table, words, idf) for table, factor in zip(tables, factors, strict=True)]
+    words = _all_words(tables, corpus)
+    scaled = [factor * _scaled_rows(table, words, corpus) for table, factor in zip(tables, factors, strict=True)]
     rows = _aggregated(scaled, factors, aggregate)
     known = np.asarray(rows.any(axis=1))
     if spelling is not None:
@@ -81,10 +81,10 @@ def mix_vectors(
         rows = np.hstack([rows, factor * subword_vectors(words, dim)])
         known[:] = True  # every word has a spelling
     known_words = list(compress(words, known))
-    weights = _largest_weights(tables, known_words) if idf is None else idf.weights(known_words)
+    weights = _largest_weights(tables, known_words) if corpus is None else corpus.weights(known_words)
     info: dict[str, Any] = {
         "source": " + ".join(str(table.info.get("source", "vectors")) for table in tables),
-        "mixture": {"aggregate": aggregate, "coefficients": factors.tolist(), "idf": idf is not None},
+        "mixture": {"aggregate": aggregate, "coefficients": factors.tolist(), "idf": corpus is not None},
     }
     if spelling:
         info["spelling"] = list(spelling)
@@ -118,18 +118,18 @@ def _check(
             )
 
 
-def _all_words(tables: Sequence[WordVectors], idf: DocumentFrequencies | None) -> list[str]:
+def _all_words(tables: Sequence[WordVectors], corpus: DocumentFrequencies | None) -> list[str]:
     """Return the distinct words of a corpus and of several tables of word vectors.
 
     Args:
         tables: The tables of word vectors.
-        idf: The document frequencies of the corpus, or None for no corpus.
+        corpus: The document frequencies of the corpus, or None for no corpus.
 
     Returns:
         The words of the corpus, most frequent first, and then the other words of the tables.
     """
-    corpus = () if idf is None else (word for word, _ in idf.frequency.most_common())
-    return list(dict.fromkeys(chain(corpus, *(table.words for table in tables))))
+    corpus_words = () if corpus is None else (word for word, _ in corpus.frequency.most_common())
+    return list(dict.fromkeys(chain(corpus_words, *(table.words for table in tables))))
 
 
 def _aggregated(
@@ -142,13 +142,13 @@ def _aggregated(
     return total if aggregate == "sum" else total / (factors.sum() or 1)
 
 
-def _scaled_rows(table: WordVectors, words: Sequence[str], idf: DocumentFrequencies | None) -> NDArray[np.float64]:
+def _scaled_rows(table: WordVectors, words: Sequence[str], corpus: DocumentFrequencies | None) -> NDArray[np.float64]:
     """Look up words in a table, centre their vectors, and scale the vectors to a mean length of 1.
 
     Args:
         table: A table of D dimensions.
         words: The V words to look up.
-        idf: Document frequencies of a corpus. The weighted mean vector of the words in the corpus is then subtracted
+        corpus: Document frequencies of a corpus. The weighted mean vector of the words in the corpus is then subtracted
             from each vector. None to leave the vectors uncentred.
 
     Returns:
@@ -166,13 +166,13 @@ def _scaled_rows(table: WordVectors, words: Sequence[str], idf: DocumentFrequenc
             expected="vectors of the corpus' language",
         )
     rows = table.rows(ids[known]).astype(np.float64)
-    centred = rows - _corpus_mean(rows, list(compress(words, known)), idf)
+    centred = rows - _corpus_mean(rows, list(compress(words, known)), corpus)
     scaled = np.zeros((len(words), table.dim))
     scaled[known] = centred / max(float(np.linalg.norm(centred, axis=1).mean()), 1e-12)
     return scaled
 
 
-def _corpus_mean(rows: NDArray[np.float64], words: Sequence[str], idf: DocumentFrequencies | None) -> Any:
+def _corpus_mean(rows: NDArray[np.float64], words: Sequence[str], corpus: DocumentFrequencies | None) -> Any:
     """Return the weighted mean of the vectors of a corpus' words, which is subtracted to centre word vectors.
 
     The weight of a word is its document frequency, multiplied by its inverse document frequency.
@@ -180,15 +180,15 @@ def _corpus_mean(rows: NDArray[np.float64], words: Sequence[str], idf: DocumentF
     Args:
         rows: The vectors of V words with D dimensions, shape (V, D).
         words: The words, in the order of their vectors.
-        idf: Document frequencies of the corpus, or None.
+        corpus: Document frequencies of the corpus, or None.
 
     Returns:
-        The mean vector, of shape (D,), or 0 if ``idf`` is None or the corpus contains none of the words.
+        The mean vector, of shape (D,), or 0 if ``corpus`` is None or the corpus contains none of the words.
     """
-    if idf is None:
+    if corpus is None:
         return 0
-    frequency = idf.of_words(words)
-    shares = frequency * smoothed_idf(frequency, idf.documents, MIN_IDF)
+    frequency = corpus.of_words(words)
+    shares = frequency * smoothed_idf(frequency, corpus.documents, MIN_IDF)
     return shares @ rows / shares.sum() if shares.any() else 0
 
 

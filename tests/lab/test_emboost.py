@@ -21,7 +21,7 @@ from resift.errors import BadInput, DimensionMismatch
 from resift_lab.corpus import DocumentFrequencies
 from resift_lab.evaluation.protocol import run_retrieval
 from resift_lab.evaluation.system import Encoder
-from resift_lab.training.emboost import _Network, _triplet_loss, export, first_words, padded_word_vectors, train
+from resift_lab.training.emboost import _Network, _triplet_loss, export_network, first_words, padded_word_vectors, train
 from resift_lab.training.judged_queries import JudgedQueries
 from resift_lab.training.options import EmBoostOptions
 from resift_lab.vectors.mixture import mix_vectors
@@ -29,7 +29,7 @@ from resift_lab.vectors.mixture import mix_vectors
 
 @pytest.fixture(scope="module")
 def mixed(table: WordVectors) -> WordVectors:
-    return mix_vectors([table], idf=DocumentFrequencies.from_texts(collection().documents), spelling=(16, 0.5))
+    return mix_vectors([table], corpus=DocumentFrequencies.from_texts(collection().documents), spelling=(16, 0.5))
 
 
 @pytest.mark.parametrize("layers", [1, 3])
@@ -44,7 +44,7 @@ def test_the_exported_model_equals_the_network(kind: str, layers: int, mixed: Wo
     rows /= np.linalg.norm(rows, axis=1).mean()
     with torch.no_grad():
         expected = network(*padded_word_vectors(rows, first_words(mixed, texts))).numpy()
-    model = export(mixed, network, options)
+    model = export_network(mixed, network, options)
     np.testing.assert_allclose(model.encode(texts), expected, atol=1e-4)
     np.testing.assert_array_equal(model.encode_one(texts[1]), model.encode([texts[1]])[0])
     assert not model.encode(["", "?"]).any()

@@ -14,7 +14,7 @@ from resift.cli.main import main
 from resift.errors import BadInput
 from resift_lab.commands.evaluate import CLASSES, RETRIEVAL, STS
 from resift_lab.commands.served_search import ServedSearch
-from resift_lab.evaluation.data import read_classes, read_collection, read_pairs
+from resift_lab.evaluation.data import read_collection, read_labelled_documents, read_sentence_pairs
 from resift_lab.evaluation.protocol import hybrid_scores, run_classes, run_hybrid, run_retrieval, z_score
 from resift_lab.evaluation.registry import BASELINES, build_system, load_system
 from resift_lab.evaluation.report import run_report, sts_report
@@ -86,12 +86,13 @@ def test_saved_models_and_similarities(here: Path, corpus: list[str], pairs: str
     own = loaded("classes", *corpus, "--vectors", folder)
     assert own["map11"] == loaded("classes", *corpus, "--model", saved)["map11"]
     assert own["map11"] == loaded("classes", *corpus, "--encoder", saved)["map11"]
-    train, test = (read_classes(path) for path in corpus[1::2])
+    train, test = (read_labelled_documents(path) for path in corpus[1::2])
     other = run_classes(load_system(saved, "jaccard"), train, test)
     assert run_report(other, "jaccard", 0)["intervals"] != own["intervals"]
     pair = loaded("sts", pairs, "--encoder", "dynamax", "--compare", "sfbow", "--vectors", folder)
     assert (
-        pair["spearman"] == sts_report(run_sts(load_system(saved, "dynamax"), [read_pairs(pairs)]), "", 0)["spearman"]
+        pair["spearman"]
+        == sts_report(run_sts(load_system(saved, "dynamax"), [read_sentence_pairs(pairs)]), "", 0)["spearman"]
     )
     assert pair["compare"]["difference"]["pearson"] == pytest.approx(pair["pearson"] - pair["compare"]["pearson"])
 
@@ -236,7 +237,7 @@ def test_contradictory_options_are_refused(arguments: list[str], message: str, c
 
 
 def test_unsupported_similarities_are_refused(corpus: list[str], folder: str) -> None:
-    train = read_classes(corpus[1])
+    train = read_labelled_documents(corpus[1])
     for name, similarity, message in (
         ("mean", "euclid", "unknown similarity 'euclid'"),
         ("tfidf", "jaccard", "similarity 'jaccard' of word counts"),

@@ -11,7 +11,12 @@ import pytest
 from evaluation_fixtures import write_lines
 
 from resift.errors import BadInput
-from resift_lab.evaluation.data import read_classes, read_collection, read_labelled, read_pairs
+from resift_lab.evaluation.data import (
+    read_collection,
+    read_labelled_documents,
+    read_labelled_texts,
+    read_sentence_pairs,
+)
 
 
 def assert_refused(read: Callable[[Any], object], path: str | Path, message: str) -> None:
@@ -41,7 +46,7 @@ def assert_refused(read: Callable[[Any], object], path: str | Path, message: str
 )
 def test_malformed_classes(here: Path, content: bytes, message: str) -> None:
     (here / "bad.jsonl").write_bytes(content)
-    assert_refused(read_classes, here / "bad.jsonl", message)
+    assert_refused(read_labelled_documents, here / "bad.jsonl", message)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +62,7 @@ def test_malformed_classes(here: Path, content: bytes, message: str) -> None:
 )
 def test_malformed_pairs(here: Path, content: str, message: str) -> None:
     (here / "bad.tsv").write_text(content)
-    assert_refused(read_pairs, here / "bad.tsv", message)
+    assert_refused(read_sentence_pairs, here / "bad.tsv", message)
 
 
 @pytest.mark.parametrize(
@@ -103,10 +108,10 @@ def test_qrels_and_titles_of_a_collection_are_read(collection: str) -> None:
 def test_training_labels_are_read(here: Path) -> None:
     labels = ["fire", 7, {"fire": 0.5, "war": 2}]
     path = write_lines(here / "c.jsonl.gz", [{"text": "a", "label": label} for label in labels])
-    assert read_labelled(path) == (["a"] * 3, labels)
+    assert read_labelled_texts(path) == (["a"] * 3, labels)
 
 
 def test_only_line_feeds_end_lines(here: Path) -> None:
     (here / "c.jsonl").write_bytes('\ufeff{"text": "a\u2028b", "label": 1}\r\n\n{"text": "", "label": "x"}'.encode())
-    found = read_classes(here / "c.jsonl")
+    found = read_labelled_documents(here / "c.jsonl")
     assert (found.ids, found.texts, found.labels) == (["1", "3"], ["a\u2028b", ""], ["1", "x"])

@@ -24,7 +24,7 @@ from resift.service.config import Config
 from resift.service.search_service import SearchService
 from resift.sessions.sessions import Sessions
 from resift_lab.commands.served_search import ServedSearch
-from resift_lab.evaluation.data import Classes, Collection, read_conversations
+from resift_lab.evaluation.data import Collection, LabelledDocuments, read_conversations
 from resift_lab.evaluation.feedback.bench import BenchOptions, FeedbackBench
 from resift_lab.evaluation.feedback.graded import Graded
 from resift_lab.evaluation.feedback.methods import NAMES, scores_after
@@ -38,13 +38,13 @@ from resift_lab.evaluation.system import Encoder
 TOPICS = {"fire": ["fire", "bush", "flame", "smoke", "forest", "tree"], "war": ["army", "gun", "soldier", "war"]}
 
 
-def drawn(count: int, seed: int) -> Classes:
+def drawn(count: int, seed: int) -> LabelledDocuments:
     """Return documents of two words on a topic and two random words."""
     rng = np.random.default_rng(seed)
     labels = [str(label) for label in rng.choice(list(TOPICS), count)]
     anything = [word for words in TOPICS.values() for word in words]
     texts = [" ".join([*rng.choice(TOPICS[label], 2), *rng.choice(anything, 2)]) for label in labels]
-    return Classes([str(i) for i in range(count)], texts, labels)
+    return LabelledDocuments([str(i) for i in range(count)], texts, labels)
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ def test_sum_and_average_of_layers(tables: list[WordVectors]) -> None:
 
 def test_idf_gives_weights_and_adds_no_word_without_a_row(tables: list[WordVectors]) -> None:
     idf = DocumentFrequencies.from_texts(TEXTS)
-    mixed = mix_vectors(tables, idf=idf)
+    mixed = mix_vectors(tables, corpus=idf)
     weights = dict(zip(mixed.words, mixed.weights.tolist(), strict=True))
     assert "zzyzx" not in weights
     assert weights["the"] < weights["fire"] < weights["rain"]
@@ -55,7 +55,7 @@ def test_idf_gives_weights_and_adds_no_word_without_a_row(tables: list[WordVecto
 
 
 def test_spelling_knows_every_word_of_the_corpus(tables: list[WordVectors]) -> None:
-    model = build_model("mean", mix_vectors(tables, idf=DocumentFrequencies.from_texts(TEXTS), spelling=(64, 0.5)))
+    model = build_model("mean", mix_vectors(tables, corpus=DocumentFrequencies.from_texts(TEXTS), spelling=(64, 0.5)))
     zzyzx, other = model.encode(["zzyzx", "gun"])
     assert np.linalg.norm(zzyzx) == pytest.approx(1, abs=1e-5)
     assert abs(float(zzyzx @ other)) < 0.6

@@ -29,9 +29,15 @@ from resift_lab.training.contrastive import fit_contrastive, info_nce_gradients
 from resift_lab.training.documents import Documents, sample_words
 from resift_lab.training.gate import Gate, GateResult
 from resift_lab.training.options import AdaptOptions
-from resift_lab.training.self_supervised import adapt, adapt_if_better, export, export_mixture, truncated_model
+from resift_lab.training.self_supervised import (
+    adapt,
+    adapt_if_better,
+    build_adapted_model,
+    build_mixed_model,
+    truncated_model,
+)
 from resift_lab.training.spectral import concatenate_sources, initial_vectors, look_up_vectors, lsi_vectors
-from resift_lab.training.systems import Adapted, system_builders
+from resift_lab.training.systems import AdaptedSystem, system_builders
 
 TOPICS = [[f"sea{i}" for i in range(30)], [f"law{i}" for i in range(30)]]
 NOISE = [f"noise{i}" for i in range(40)]
@@ -117,7 +123,7 @@ def test_the_export_encodes_as_the_training(table: WordVectors) -> None:
     rows, weights = fit_contrastive(
         corpus, concatenate_sources(corpus, [given, lsi_vectors(corpus, 8, 0)]), corpus.idf, FAST
     )
-    model = export(corpus, rows, weights, table, AdaptOptions(dim=24))
+    model = build_adapted_model(corpus, rows, weights, table, AdaptOptions(dim=24))
     means = corpus.mean_vectors(rows, weights)
     centred = means - means.mean(axis=0)
     trained = centred / np.linalg.norm(centred, axis=1, keepdims=True)
@@ -131,9 +137,9 @@ def test_a_mixture_compares_by_the_mean_of_both_cosines(table: WordVectors) -> N
     corpus = Documents(sample_words(texts, 100, 0))
     rows, weights = initial_vectors(corpus, table, 0), corpus.idf
     options = AdaptOptions(mixed=True, dim=32)
-    model = export_mixture(corpus, rows, weights, table, options)
+    model = build_mixed_model(corpus, rows, weights, table, options)
     assert (model.dim, model.blocks, model.max_alpha) == (32, 2, ADAPTED_MAX_ALPHA)
-    trained = export(corpus, rows, weights, table, AdaptOptions(dim=16)).encode(texts)
+    trained = build_adapted_model(corpus, rows, weights, table, AdaptOptions(dim=16)).encode(texts)
     original, original_weights = look_up_vectors(corpus, corpus.words, table, 0)
     means = corpus.mean_vectors(original, original_weights)
     centred = unit_rows(means - means.mean(axis=0))
@@ -313,13 +319,13 @@ def test_the_command_saves_no_model_without_an_improvement(
 @pytest.mark.usefixtures("passing")
 def test_adapted_vectors_can_be_evaluated_as_a_system(table: WordVectors) -> None:
     texts, topics = documents(160, 2)
-    system = Adapted(table, AdaptOptions())
+    system = AdaptedSystem(table, AdaptOptions())
     rows, asked = system.fit(texts[:-1]), system.queries(texts[-1:])
     similarity = rows @ asked[0]
     same = np.array(topics[:-1]) == topics[-1]
     assert similarity[same].mean() > similarity[~same].mean() + 0.3
     assert (system.note, system.max_alpha, "sea0" in system.table.index) == ("", ADAPTED_MAX_ALPHA, True)
-    bench = FeedbackBench(Adapted(table, AdaptOptions()), texts, texts[:1], ServedSearch, BenchOptions(table.idf))
+    bench = FeedbackBench(AdaptedSystem(table, AdaptOptions()), texts, texts[:1], ServedSearch, BenchOptions(table.idf))
     assert (bench.alpha, bench.max_alpha) == (DEFAULT_ALPHA, ADAPTED_MAX_ALPHA)
 
 
@@ -329,7 +335,7 @@ def test_the_name_of_a_system_decides_whether_vectors_are_mixed(
     table: WordVectors, tmp_path: Path, name: str, blocks: int
 ) -> None:
     system = build_system(name, table.save(tmp_path / "table"), system_builders=system_builders())
-    assert isinstance(system, Adapted)
+    assert isinstance(system, AdaptedSystem)
     vectors = system.fit(documents(160, 2)[0])
     lengths = np.linalg.norm(vectors.reshape(len(vectors), 2, -1), axis=2)
     assert np.allclose(lengths, 0.5**0.5, atol=1e-5) == (blocks == 2)
@@ -348,7 +354,7 @@ def test_an_index_gets_mixed_vectors(table: WordVectors) -> None:
 
 def test_a_system_that_cannot_adapt_has_a_note(table: WordVectors) -> None:
     texts, _ = documents(5, 2)
-    system, plain = Adapted(table, AdaptOptions()), build_model("mean", table)
+    system, plain = AdaptedSystem(table, AdaptOptions()), build_model("mean", table)
     np.testing.assert_array_equal(system.fit(texts), plain.encode(texts))
     assert system.note.startswith("5 documents of")
     assert system.max_alpha == plain.max_alpha

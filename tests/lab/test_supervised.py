@@ -20,7 +20,7 @@ from resift.encoders.tables import build_table
 from resift.errors import BadInput
 from resift.feedback.mask import spherical_entropy
 from resift_lab.commands.train import train as train_commands
-from resift_lab.evaluation.data import read_labelled
+from resift_lab.evaluation.data import read_labelled_texts
 from resift_lab.training.boew import RoBoew, class_means, cluster_entropy
 from resift_lab.training.documents import segment_counts
 from resift_lab.training.labels import class_shares, hold_out
@@ -404,9 +404,9 @@ def test_bad_files(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "c.jsonl"
     path.write_text(content)
     with pytest.raises(BadInput, match=message):
-        read_labelled(str(path))
+        read_labelled_texts(str(path))
     with pytest.raises(BadInput, match="none"):
-        read_labelled(str(tmp_path / "none"))
+        read_labelled_texts(str(tmp_path / "none"))
 
 
 def test_parameters_follow_the_paper(table: WordVectors, corpus: tuple[list[str], list[str]]) -> None:

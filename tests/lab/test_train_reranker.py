@@ -77,7 +77,7 @@ def served(table: WordVectors) -> Served:
 
 @pytest.fixture(scope="module")
 def mixed(table: WordVectors) -> WordVectors:
-    return mix_vectors([table], idf=DocumentFrequencies.from_texts(collection().documents))
+    return mix_vectors([table], corpus=DocumentFrequencies.from_texts(collection().documents))
 
 
 def options(**changes: float) -> LateInteractionOptions:
@@ -124,7 +124,7 @@ def test_the_gradient_equals_the_derivative_of_the_loss(mixed: WordVectors) -> N
     gradient.add_query(parameters, held, start.parameters.mean_length, words, chosen)
     row = parameters.rows[words[0]].copy()
     along = gradient.rows[words[0]] - (gradient.rows[words[0]] @ row) * row
-    own = parameters.shift_of[words[0]]
+    own = parameters.shift_rows[words[0]]
     cases = [(parameters.log_weights, (word,), gradient.log_weights[word]) for word in words]
     cases += [(parameters.scalars, (place, 0), gradient.scalars[place, 0]) for place in range(3)]
     cases += [(parameters.rows, (words[0], column), along[column]) for column in range(4)]

@@ -123,7 +123,7 @@ class LateInteractionSystem:
 
     def _untrained(self, documents: Sequence[str]) -> LateInteraction:
         table = load_vectors(self.vectors)
-        mixture = mix_vectors([table], idf=DocumentFrequencies.from_texts(documents), spelling=SPELLING)
+        mixture = mix_vectors([table], corpus=DocumentFrequencies.from_texts(documents), spelling=SPELLING)
         return untrained_reranker(mixture, documents)
 
     def _positions(self, count: int) -> NDArray[np.int64]:
@@ -199,7 +199,7 @@ class CollectionScorer:
 
     def __init__(self, model: LateInteraction, documents: Sequence[str]) -> None:
         self.model, self.prepared = model, model.prepare(documents)
-        self._rows = model.rows(self.prepared)
+        self._rows = model.distinct_word_vectors(self.prepared)
         self._matches: dict[str, Floats] = {}
 
     def scores(self, queries: Sequence[str]) -> Floats:

@@ -10,7 +10,7 @@ import numpy as np
 from resift.arrays import Floats
 from resift.errors import BadInput, needs_extra
 from resift.text import tokenize
-from resift_lab.evaluation.data import read_classes
+from resift_lab.evaluation.data import read_labelled_documents
 
 
 class Svm:
@@ -36,7 +36,7 @@ class Svm:
             from sklearn.svm import LinearSVC
         if not 0 < temperature < np.inf:
             raise BadInput(f"temperature is {temperature}", value=temperature, expected="more than 0")
-        documents = read_classes(file)
+        documents = read_labelled_documents(file)
         if len(set(documents.labels)) < 2:
             raise BadInput(f"{file} has a single class", value=documents.labels[0], expected="two classes or more")
         self._temperature = temperature

@@ -11,24 +11,24 @@ Files may be plain or gzipped. Malformed files raise an error, which names the f
 
 from resift_lab.evaluation.data.collection import Collection, has_part, read_collection, read_judgements, with_queries
 from resift_lab.evaluation.data.conversations import Turn, read_conversations
-from resift_lab.evaluation.data.labelled import Classes, read_classes, read_labelled
-from resift_lab.evaluation.data.sentence_pairs import SentencePairs, read_pairs
+from resift_lab.evaluation.data.labelled import LabelledDocuments, read_labelled_documents, read_labelled_texts
+from resift_lab.evaluation.data.sentence_pairs import SentencePairs, read_sentence_pairs
 from resift_lab.evaluation.data.split import Positions, Split, block_split
 
 __all__ = [
-    "Classes",
     "Collection",
+    "LabelledDocuments",
     "Positions",
     "SentencePairs",
     "Split",
     "Turn",
     "block_split",
     "has_part",
-    "read_classes",
     "read_collection",
     "read_conversations",
     "read_judgements",
-    "read_labelled",
-    "read_pairs",
+    "read_labelled_documents",
+    "read_labelled_texts",
+    "read_sentence_pairs",
     "with_queries",
 ]

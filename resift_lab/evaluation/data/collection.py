@@ -8,13 +8,13 @@ from pathlib import Path
 
 from resift.errors import BadInput
 from resift_lab.evaluation.data.lines import (
-    cells_of,
-    finite_number,
     invalid_value,
     json_objects,
     numbered_lines,
+    parse_finite_number,
     read_header,
-    text_of,
+    required_text,
+    split_cells,
 )
 from resift_lab.evaluation.data.workbench import read_judgment_list
 
@@ -215,8 +215,8 @@ def read_texts(path: Path, titled: bool = False) -> dict[str, str]:
             raise invalid_value(record, "_id", where, '"_id": a string')
         if str(key) in texts:
             raise BadInput(f"{where}: _id {key!r} was there before", value=key, expected="each _id once")
-        text = text_of(record, "text", where)
-        title = text_of(record, "title", where) if titled and record.get("title") is not None else ""
+        text = required_text(record, "text", where)
+        title = required_text(record, "title", where) if titled and record.get("title") is not None else ""
         texts[str(key)] = f"{title} {text}".strip() if title else text
     if not texts:
         raise BadInput(f"{path} is empty", value=str(path), expected="JSON lines")
@@ -230,5 +230,5 @@ def _qrels(path: Path) -> Iterator[Judged]:
         raise BadInput(f"{path}: its first line is {header!r}", expected="query-id, corpus-id, score, tab-separated")
     for number, line in lines:
         where = f"{path}, line {number}"
-        query, document, grade, *_ = cells_of(line, len(header), where)
-        yield where, query, document, finite_number(grade, where)
+        query, document, grade, *_ = split_cells(line, len(header), where)
+        yield where, query, document, parse_finite_number(grade, where)

@@ -9,7 +9,7 @@ from typing import Any
 
 from resift.errors import BadInput
 from resift_lab.evaluation.data.collection import Collection, first_file, read_collection, read_texts
-from resift_lab.evaluation.data.lines import json_objects, text_of
+from resift_lab.evaluation.data.lines import json_objects, required_text
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def read_conversations(folder: str | Path, rewritten: bool = False) -> tuple[Col
         if not isinstance(marks, dict) or not all(_is_mark(mark) for mark in marks.values()):
             raise BadInput(f"{where}: marks are {marks!r}", value=marks, expected='{"a document\'s id": 1 | -1}')
         known = {positions[key]: float(mark) for key, mark in marks.items() if key in positions}
-        text = texts.get(str(record.get("_id")), text_of(record, "text", where))
+        text = texts.get(str(record.get("_id")), required_text(record, "text", where))
         conversations[str(record.get("conversation"))].append(
             (turn, Turn(text, known, grades.get(str(record.get("_id")), {})))
         )

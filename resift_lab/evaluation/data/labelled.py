@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from resift.errors import BadInput
-from resift_lab.evaluation.data.lines import invalid_value, json_objects, text_of
+from resift_lab.evaluation.data.lines import invalid_value, json_objects, required_text
 
 
 @dataclass(frozen=True)
-class Classes:
+class LabelledDocuments:
     """Labelled documents, each of which belongs to a single class.
 
     Attributes:
@@ -25,7 +25,7 @@ class Classes:
     labels: list[str]
 
 
-def read_classes(path: str | Path) -> Classes:
+def read_labelled_documents(path: str | Path) -> LabelledDocuments:
     """Read labelled documents from a file of JSON lines.
 
     Each line is an object with ``text`` (which may be empty), ``label`` (a string or an integer) and optionally ``id``.
@@ -37,7 +37,7 @@ def read_classes(path: str | Path) -> Classes:
     Raises:
         BadInput: If a line is malformed or has no label, or if the file is empty or cannot be read.
     """
-    documents = Classes([], [], [])
+    documents = LabelledDocuments([], [], [])
     for number, record in json_objects(Path(path)):
         where = f"{path}, line {number}"
         label = record.get("label")
@@ -45,14 +45,14 @@ def read_classes(path: str | Path) -> Classes:
         if isinstance(label, bool) or not isinstance(label, (str, int)) or label == "":
             raise invalid_value(record, "label", where, '"label": a string or an integer')
         documents.ids.append(str(record.get("id", record.get("_id", number))))
-        documents.texts.append(text_of(record, "text", where))
+        documents.texts.append(required_text(record, "text", where))
         documents.labels.append(str(label))
     if not documents.ids:
         raise BadInput(f"{path} holds no document", value=str(path), expected='lines {"id", "text", "label"}')
     return documents
 
 
-def read_labelled(path: str | Path) -> tuple[list[str], list[Any]]:
+def read_labelled_texts(path: str | Path) -> tuple[list[str], list[Any]]:
     """Read texts and labels of a training set from a file of JSON lines.
 
     Each line is an object with ``text`` and ``label``. A label is a string, an integer, or an object that maps
@@ -70,15 +70,15 @@ def read_labelled(path: str | Path) -> tuple[list[str], list[Any]]:
     texts, labels = [], []
     for number, record in json_objects(Path(path)):
         where = f"{path}, line {number}"
-        labels.append(label_of(record, where))
-        texts.append(text_of(record, "text", where))
+        labels.append(required_label(record, where))
+        texts.append(required_text(record, "text", where))
     if not texts:
         raise BadInput(f"{path} holds no document", value=str(path), expected='lines {"text", "label"}')
     return texts, labels
 
 
-def label_of(record: dict[str, Any], where: str) -> str | int | dict[str, Any]:
-    """Return the label of a training document: a class, or a mapping of classes to weights.
+def required_label(record: dict[str, Any], where: str) -> str | int | dict[str, Any]:
+    """Return the label of a training document: the name of a class, or a mapping of classes to weights.
 
     Args:
         record: The document as a JSON object.

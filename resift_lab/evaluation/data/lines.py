@@ -59,7 +59,7 @@ def _decoded(line: bytes, number: int, path: Path) -> str:
         raise BadInput(message, value=str(path), expected="UTF-8, plain or gzip") from error
 
 
-def whole_text(path: Path) -> str:
+def read_text(path: Path) -> str:
     """Return the text of a UTF-8 file, plain or gzipped, without its blank lines.
 
     Raises:
@@ -99,7 +99,7 @@ def read_header(lines: Iterator[tuple[int, str]]) -> list[str]:
     return next(lines, (0, ""))[1].split("\t")
 
 
-def cells_of(line: str, columns: int, where: str) -> list[str]:
+def split_cells(line: str, columns: int, where: str) -> list[str]:
     """Split a line of a tab-separated file into cells.
 
     Args:
@@ -116,7 +116,7 @@ def cells_of(line: str, columns: int, where: str) -> list[str]:
     return cells
 
 
-def finite_number(text: str, where: str) -> float:
+def parse_finite_number(text: str, where: str) -> float:
     """Convert text from a file to a number.
 
     Args:
@@ -135,8 +135,8 @@ def finite_number(text: str, where: str) -> float:
     return number
 
 
-def text_of(record: dict[str, Any], key: str, where: str) -> str:
-    """Return a string from a JSON object.
+def required_text(record: dict[str, Any], key: str, where: str) -> str:
+    """Return a string from a JSON object in a file, or raise an error that names the line.
 
     Args:
         record: The JSON object.

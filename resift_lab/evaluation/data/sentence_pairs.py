@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from resift.errors import BadInput
-from resift_lab.evaluation.data.lines import cells_of, finite_number, numbered_lines, read_header
+from resift_lab.evaluation.data.lines import numbered_lines, parse_finite_number, read_header, split_cells
 
 _REQUIRED = ("score", "sentence1", "sentence2")
 
@@ -30,7 +30,7 @@ class SentencePairs:
     right: list[str]
 
 
-def read_pairs(path: str | Path) -> SentencePairs:
+def read_sentence_pairs(path: str | Path) -> SentencePairs:
     """Read sentence pairs from a tab-separated file with a header line.
 
     The file needs the columns ``score``, ``sentence1`` and ``sentence2``, and may have a column ``task``, in any order.
@@ -57,8 +57,8 @@ def read_pairs(path: str | Path) -> SentencePairs:
     pairs = SentencePairs(path.name.removesuffix(".gz").removesuffix(".tsv"), [], [], [], [])
     for number, line in lines:
         where = f"{path}, line {number}"
-        cells = cells_of(line, len(header), where)
-        pairs.scores.append(finite_number(cells[score], where))
+        cells = split_cells(line, len(header), where)
+        pairs.scores.append(parse_finite_number(cells[score], where))
         pairs.tasks.append(pairs.name if task is None else cells[task])
         pairs.left.append(cells[left])
         pairs.right.append(cells[right])

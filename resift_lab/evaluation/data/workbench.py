@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from resift.errors import BadInput
-from resift_lab.evaluation.data.lines import finite_number, whole_text
+from resift_lab.evaluation.data.lines import parse_finite_number, read_text
 
 MAX_NAME, MAX_DESCRIPTION, MAX_TEXT = 50, 250, 2000
 QUERY, QUERY_AND_FIELDS = "%SearchText%", "{{queryText}}"
@@ -38,7 +38,7 @@ def read_judgment_list(path: str | Path) -> Ratings:
     """
     path = Path(path)
     try:
-        content = json.loads(whole_text(path))
+        content = json.loads(read_text(path))
     except ValueError as error:
         raise BadInput(f"{path} is not JSON: {error}", value=str(path), expected=_EXPECTED) from error
     hits = _inner(_inner(content, "hits"), "hits")
@@ -65,7 +65,7 @@ def _ratings(rated: Sequence[Any], where: str) -> dict[str, float]:
             raise BadInput(f"{where}: docId is {document!r}", value=document, expected="each document's id once")
         if isinstance(rating, bool) or not isinstance(rating, (str, int, float)):
             raise BadInput(f"{where}: the rating of {document!r} is {rating!r}", value=rating, expected="a number")
-        ratings[document] = finite_number(str(rating), f"{where}, {document}")
+        ratings[document] = parse_finite_number(str(rating), f"{where}, {document}")
     return ratings
 
 

@@ -19,8 +19,8 @@ from resift.vectors.similarity import unit_rows
 from resift_lab.evaluation.baselines.bm25 import BM25
 from resift_lab.evaluation.feedback.whole_set import SelfTrainingClassifier
 from resift_lab.evaluation.pairwise import Matrix
-from resift_lab.evaluation.served import SearchableCollection, Serve, SimulatedSearch, scores_of
-from resift_lab.evaluation.system import System, known_word_share, weights_of
+from resift_lab.evaluation.served import SearchableCollection, Serve, SimulatedSearch, ranking_to_scores
+from resift_lab.evaluation.system import System, known_word_share, similarity_weights
 
 with needs_extra("lab", "Evaluation"):
     from scipy.sparse import csc_matrix, csr_matrix
@@ -80,7 +80,7 @@ class FeedbackBench:
         self.vectors, self.query_vectors = _dense(system.fit(documents)), _dense(system.queries(queries))
         self._options = options or BenchOptions()
         # read after `fit`, which replaces the word table and the weights of an adapted system
-        system_alpha, self.max_alpha = weights_of(system)
+        system_alpha, self.max_alpha = similarity_weights(system)
         self.alpha = system_alpha if self._options.alpha is None else self._options.alpha
         self._system = system
         self._table = getattr(system, "table", None)
@@ -202,7 +202,7 @@ class FeedbackBench:
             whole=options.whole,
             known_share=partial(known_word_share, self._system) if options.alpha is None else None,
         )
-        return scores_of(self.search.hits(search).positions, len(self.documents))
+        return ranking_to_scores(self.search.hits(search).positions, len(self.documents))
 
 
 def _dense(rows: Matrix) -> Floats:

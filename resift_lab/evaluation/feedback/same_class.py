@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.errors import BadInput
-from resift_lab.evaluation.data import Classes
+from resift_lab.evaluation.data import LabelledDocuments
 from resift_lab.evaluation.feedback.bench import FeedbackBench, Scores
 from resift_lab.evaluation.feedback.protocol import FeedbackProtocol
 from resift_lab.evaluation.metrics import interpolated_precision_at, map11, precision_at
@@ -35,7 +35,7 @@ class SameClass(FeedbackProtocol):
     name, whole = "classes", True
     metrics = ("map11", "p@10", "ip@10", "residual_map11", "residual_ip@10")
 
-    def __init__(self, train: Classes, test: Classes) -> None:
+    def __init__(self, train: LabelledDocuments, test: LabelledDocuments) -> None:
         numbers = {label: number for number, label in enumerate(dict.fromkeys(train.labels))}
         known = [row for row, label in enumerate(test.labels) if label in numbers]
         if not known:
