@@ -23,7 +23,7 @@ from resift import load_model
 from resift_lab.commands.served_search import ServedSearch
 from resift_lab.evaluation.data import read_collection
 from resift_lab.evaluation.feedback.bench import FeedbackBench
-from resift_lab.evaluation.feedback.graded import Graded
+from resift_lab.evaluation.feedback.graded import GradedFeedback
 from resift_lab.evaluation.system import Encoder
 
 COLLECTIONS, BUDGETS, FIRST, DEPTH = ("cranfield", "cisi", "medline", "vaswani", "chorus"), (3, 5, 10), 10, 100
@@ -40,7 +40,7 @@ def row(name: str) -> list[float]:
     bench = FeedbackBench(
         Encoder(model.encode, "cosine", model.table), collection.documents, collection.queries, ServedSearch
     )
-    people, values = Graded(collection), []
+    people, values = GradedFeedback(collection), []
     column = people.metrics.index("condensed_ndcg@10") if "condensed_ndcg@10" in people.metrics else 0
     for query, id in enumerate(collection.query_ids):
         plain = bench.search_scores(query)

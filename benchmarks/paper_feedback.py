@@ -44,7 +44,7 @@ from resift.text import tokenize
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 from resift_lab.evaluation.data import read_labelled_documents
-from resift_lab.evaluation.feedback.same_class import SameClass
+from resift_lab.evaluation.feedback.same_class import SameClassFeedback
 from resift_lab.training.boew import RoBoew, class_means, cluster_entropy
 from resift_lab.training.documents import segment_counts
 from resift_lab.training.options import RoBoewOptions
@@ -176,7 +176,7 @@ def encode(network: RoBoew, counts: csr_matrix) -> Floats:
 
 
 def figures(
-    protocol: SameClass, documents: Floats, queries: Floats, ranks: Sequence[Rank]
+    protocol: SameClassFeedback, documents: Floats, queries: Floats, ranks: Sequence[Rank]
 ) -> Iterator[tuple[float, float]]:
     """Yield mAP and interpolated precision at rank 10 of the initial ranking and of each ranking after feedback."""
     chosen = np.random.default_rng(0).permutation(len(queries))[:QUERIES].tolist()
@@ -200,7 +200,7 @@ def main(names: Sequence[str]) -> None:
     print(f"| | {' | '.join(HEAD)} |\n|{'---|' * (len(HEAD) + 1)}")
     for name in names or list(CODEWORDS):
         train, test = (read_labelled_documents(data / f"{name}.{split}.jsonl.gz") for split in ("train", "test"))
-        protocol = SameClass(train, test)
+        protocol = SameClassFeedback(train, test)
         model = build_model(f"boew:{CODEWORDS[name]},{SIGMA}", vectors)
         trained = AllTrained(vectors, train.texts, protocol.queries, CODEWORDS[name])
         masks = [masked(*setting) for setting in SETTINGS]

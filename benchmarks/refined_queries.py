@@ -40,7 +40,7 @@ from resift_lab.commands.served_search import ServedSearch
 from resift_lab.commands.systems import SystemChoice
 from resift_lab.evaluation.data import Collection, read_collection
 from resift_lab.evaluation.feedback.bench import FeedbackBench
-from resift_lab.evaluation.feedback.graded import Graded
+from resift_lab.evaluation.feedback.graded import GradedFeedback
 from resift_lab.evaluation.feedback.options import FeedbackOptions
 from resift_lab.evaluation.protocol import CONDENSED
 
@@ -119,7 +119,7 @@ def measure(
         session for each weight, shape (n, W). NaN if all relevant documents were marked.
     """
     sessions = Sessions(read_collection(Path(os.environ["RESIFT_DATA"]) / name), np.random.default_rng(0))
-    protocol = Graded(sessions.collection)
+    protocol = GradedFeedback(sessions.collection)
     metric = CONDENSED[0] if CONDENSED[0] in protocol.metrics else "ndcg@10"
     column = protocol.metrics.index(metric)
     system = SystemChoice("mean", "resift-en", None, 0, True).system()

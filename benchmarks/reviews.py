@@ -41,7 +41,7 @@ from resift.reviews.review import Review
 from resift.reviews.stopping import CONFIDENCE, p_value
 from resift.reviews.stored import StoredSet
 from resift_lab.evaluation.data import Collection, read_collection
-from resift_lab.evaluation.reviews import simulate
+from resift_lab.evaluation.reviews import simulate_review
 
 SETS, BATCH, TARGET = {"tar-nudging": 34, "tar-wilson": 33, "tar-kitchenham": 33}, 10, 0.95
 
@@ -133,7 +133,7 @@ def compare_ranking() -> None:
     for name in SETS:
         (collection, documents_of_resift), cells = read_documents(name), []
         for documents in (documents_of_resift, ElasU4(collection)):
-            runs = [simulate(collection, seed, BATCH, TARGET, documents).measures(TARGET) for seed in range(5)]
+            runs = [simulate_review(collection, seed, BATCH, TARGET, documents).measures(TARGET) for seed in range(5)]
             cells.append(" / ".join(f"{np.mean([run[figure] for run in runs]):.1f}" for figure in ("wss@95", "rrf@10")))
         print(f"{name:16}{cells[0]:>14}{cells[1]:>14}", flush=True)
 
@@ -147,7 +147,7 @@ def compare_vectors() -> None:
     for name in SETS:
         (collection, documents_of_resift), cells = read_documents(name), []
         for documents in (documents_of_resift, WithVectors(collection, model.encode(collection.documents))):
-            runs = [simulate(collection, seed, BATCH, TARGET, documents).measures(TARGET) for seed in range(2)]
+            runs = [simulate_review(collection, seed, BATCH, TARGET, documents).measures(TARGET) for seed in range(2)]
             cells.append(" / ".join(f"{np.mean([run[key] for run in runs]):.1f}" for key in ("wss@95", "rrf@10")))
         print(f"{name:16}{cells[0]:>14}{cells[1]:>14}", flush=True)
 
@@ -177,7 +177,7 @@ def compare_memory() -> None:
             by_words._knn_clause = lambda labels: None  # type: ignore[method-assign]
             cells = []
             for ranked in (all_in_memory, by_words, by_vectors):
-                measures = simulate(collection, 0, BATCH, TARGET, ranked).measures(TARGET)
+                measures = simulate_review(collection, 0, BATCH, TARGET, ranked).measures(TARGET)
                 cells.append(f"{measures['wss@95']:.1f} / {measures['rrf@10']:.1f}")
             print(f"{name:16}{cells[0]:>14}{cells[1]:>14}{cells[2]:>14}", flush=True)
             service.engine.drop(index)
@@ -192,7 +192,8 @@ def compare_untuned() -> None:
         for query in sorted(range(len(relevant)), key=lambda query: -relevant[query])[:5]:
             single_query, cells = replace(collection, grades=[collection.grades[query]]), []
             for documents in systems:
-                runs = [simulate(single_query, seed, BATCH, TARGET, documents).measures(TARGET) for seed in range(3)]
+                reviews = [simulate_review(single_query, seed, BATCH, TARGET, documents) for seed in range(3)]
+                runs = [review.measures(TARGET) for review in reviews]
                 cells.append(" / ".join(f"{np.mean([run[key] for run in runs]):.1f}" for key in ("wss@95", "rrf@10")))
             print(f"{name:8}{relevant[query]:4} relevant{cells[0]:>14}{cells[1]:>14}", flush=True)
 
@@ -226,7 +227,7 @@ def stops(run: tuple[str, int]) -> tuple[str, dict[str, tuple[bool, float]]]:
 
     name, seed = run
     collection, documents = read_documents(name)
-    review = simulate(collection, seed, BATCH, TARGET, documents)
+    review = simulate_review(collection, seed, BATCH, TARGET, documents)
     total, read = len(review.labels), review.labels.astype(int)
     ends = (*range(BATCH, total, BATCH), total)
     stop_of_buscarpy = next(

@@ -29,7 +29,7 @@ from speed_data import documents, messages
 from speed_timing import Spread, processor_seconds, rates
 
 from resift import Model, WordVectors, load_model
-from resift.encoders.tables import quantized
+from resift.encoders.tables import quantize_table
 
 Points = list[dict[str, Any]]
 
@@ -52,7 +52,7 @@ def over_dimensions(model: Model, texts: Sequence[str], rounds: int) -> Iterator
     scan = Spread.of(rates({"scan": peers.scan_and_hash()}, texts, rounds)["scan"]).median
     for dim in (16, 32, 64, 128, 256, 512, 1024):
         dense = WordVectors(words, rng.normal(size=(len(words), dim)).astype(np.float32))
-        tables = {"float32": dense, "int8": quantized(dense)}
+        tables = {"float32": dense, "int8": quantize_table(dense)}
         encoders = {f"mean, {kind}": Model("", table, "mean", "cosine") for kind, table in tables.items()}
         encoders["max, int8"] = Model("", tables["int8"], "max", "jaccard")
         measured_rates = rates({name: encoder.encode for name, encoder in encoders.items()}, texts, rounds)

@@ -34,7 +34,7 @@ from resift.feedback.methods import DEFAULT_METHOD
 from resift_lab.commands.served_search import ServedSearch
 from resift_lab.evaluation.data import Collection, read_collection
 from resift_lab.evaluation.feedback.bench import FeedbackBench
-from resift_lab.evaluation.feedback.graded import Graded
+from resift_lab.evaluation.feedback.graded import GradedFeedback
 from resift_lab.evaluation.feedback.methods import BASELINES
 from resift_lab.evaluation.feedback.options import FeedbackOptions
 from resift_lab.evaluation.feedback.runs import run_feedback
@@ -126,7 +126,7 @@ def feedback(taken: Taken, seed: int) -> Iterator[tuple[str, str, float]]:
     bench = FeedbackBench(system, taken.collection.documents, taken.collection.queries, ServedSearch)
     for marks, methods in ((10, (DEFAULT_METHOD, *BASELINES)), (1, (DEFAULT_METHOD,))):
         options = FeedbackOptions(judgements=marks)
-        for method, rounds in run_feedback(bench, Graded(taken.collection), options, methods).items():
+        for method, rounds in run_feedback(bench, GradedFeedback(taken.collection), options, methods).items():
             after, before = rounds[0]
             if method == DEFAULT_METHOD:
                 yield name, f"before {marks} marks", before.means()["ndcg@10"]

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from resift.encoders.tables import build_table, quantized
+from resift.encoders.tables import build_table, quantize_table
 from resift.text import tokenize
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
@@ -138,7 +138,7 @@ def first_table(folder: Path, pieces: list[tuple[str, float]]) -> WordVectors:
     words = whole_words(pieces)
     rows = load_file(folder / "model.safetensors")[EMBEDDINGS["emb.word"]][list(words.values())]
     info = {"source": "multilingual-e5-small", "licence": "mit", "recipe": "input embeddings, principal components"}
-    return quantized(build_table(list(words), principal_components(unit_rows(rows), 256, 3), "zipf", info))
+    return quantize_table(build_table(list(words), principal_components(unit_rows(rows), 256, 3), "zipf", info))
 
 
 def write(folder: Path, name: str, content: Any) -> None:

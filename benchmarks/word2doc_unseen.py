@@ -21,11 +21,11 @@ from resift.vectors.packaged import load_vectors
 from resift.vectors.weights import beta_from_alpha
 from resift_lab.evaluation.baselines.bm25 import BM25
 from resift_lab.training.options import Word2DocOptions
-from resift_lab.training.word2doc import train
+from resift_lab.training.word2doc import train_word2doc
 from resift_lab.training.word2doc_pairs import training_pairs
 from resift_lab.training.word2doc_report import index_scores
-from resift_lab.word2doc.documents import TitledTexts, titled_texts
-from resift_lab.word2doc.keywords import NOISES, with_noise
+from resift_lab.word2doc.documents import TitledTexts, read_titled_texts
+from resift_lab.word2doc.keywords import NOISES, with_typing_error
 
 UNSEEN = 5  # every fifth document is unseen
 ERRORS = {
@@ -59,11 +59,11 @@ def accuracies(scores: Floats, answers: Sequence[int]) -> tuple[float, float]:
 def main(folder: str) -> None:
     """Train, encode and print the table."""
     file = str(next(Path(folder).glob("corpus.jsonl*")))
-    documents, table, options = titled_texts(Files((file,))), load_vectors(), Word2DocOptions()
+    documents, table, options = read_titled_texts(Files((file,))), load_vectors(), Word2DocOptions()
     texts = [f"{title}\n{body}" for title, body in zip(documents.titles, documents.bodies, strict=True)]
     unseen = list(range(UNSEEN - 1, len(texts), UNSEEN))
     seen = [row for row in range(len(texts)) if row % UNSEEN != UNSEEN - 1]
-    model, _ = train(part_of(documents, seen), table, options)
+    model, _ = train_word2doc(part_of(documents, seen), table, options)
     bm25 = BM25()
     rows = bm25.fit(texts)
     vectors = model.encode(texts)
@@ -78,7 +78,7 @@ def main(folder: str) -> None:
         answers = list(keywords.values())
         for kind in ERRORS:
             rng = np.random.default_rng(NOISES.index(kind))
-            queries = [with_noise(keyword, kind, rng) for keyword in keywords]
+            queries = [with_typing_error(keyword, kind, rng) for keyword in keywords]
             words = (bm25.queries(queries) @ rows.T).toarray()
             similarities = np.stack([model.encode_query(query) for query in queries]) @ vectors.T
             scores = index_scores(words, similarities, beta_from_alpha(model.alpha))

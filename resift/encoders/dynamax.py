@@ -72,7 +72,7 @@ class DynaMax:
             Float32 array of shape (n_documents,), with values from 0 to 1.
         """
         words = self._words(query)
-        return np.array([self._compare(words, self._words(text)) for text in documents], np.float32)
+        return np.array([self._similarity(words, self._words(text)) for text in documents], np.float32)
 
     def _words(self, text: str) -> _Words:
         """Split a text into words, and look up their weighted vectors. Only the first MAX_WORDS words are read."""
@@ -82,8 +82,8 @@ class DynaMax:
         unknown = [word for word, row in zip(words, rows, strict=True) if row < 0 and word not in FUNCTION_WORDS]
         return _Words(self.table.weights[ids, None] * self.table.rows(ids), unknown)
 
-    def _compare(self, first: _Words, second: _Words) -> float:
-        """Return the similarity of two texts, from 0 to 1, given their words."""
+    def _similarity(self, first: _Words, second: _Words) -> float:
+        """Return the DynaMax similarity of two texts, from 0 to 1, given their words."""
         unknown = [*first.unknown, *second.unknown]
         common = set(first.unknown) & set(second.unknown)
         shared = sum(word in common for word in unknown) * self._unknown_word_contribution

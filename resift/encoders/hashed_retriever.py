@@ -40,10 +40,11 @@ ARRAYS = ("bins", "offsets", "postings", "values", "idf")
 _TOKEN = re.compile(r"(?:[^\W_]|[\u0300-\u036f])+|\S")
 
 
-def terms(text: str) -> list[str]:
+def unigrams_and_bigrams(text: str) -> list[str]:
     r"""Return the unigrams of a text, and then its bigrams, without stop words and punctuation.
 
-    >>> terms("The cost of Naïve Bayes, in theory") == ["cost", "nai\u0308ve", "bayes", "theory", "nai\u0308ve bayes"]
+    >>> found = unigrams_and_bigrams("The cost of Naïve Bayes, in theory")
+    >>> found == ["cost", "nai\u0308ve", "bayes", "theory", "nai\u0308ve bayes"]
     True
     """
     tokens = _TOKEN.findall(unicodedata.normalize("NFD", text).lower())
@@ -118,7 +119,7 @@ def hashed_counts(text: str) -> tuple[NDArray[np.int64], Floats]:
     Returns:
         The m bins that contain a term, in ascending order, shape (m,), and the number of terms in each bin, shape (m,).
     """
-    counts = Counter(terms(text))
+    counts = Counter(unigrams_and_bigrams(text))
     hashed = (murmur3(list(counts)) % BINS).astype(np.int64)
     bins, rows = np.unique(hashed, return_inverse=True)
     return bins, np.bincount(rows, list(counts.values()), len(bins)).astype(np.float32)

@@ -16,7 +16,8 @@ _BLOCK = 4096  # points that are compared with the centroids at a time, to limit
 def kmeans(points: Floats, size: int, seed: int = 0, iterations: int = 30) -> Floats:
     """Cluster points by k-means (Lloyd's algorithm), and return the centroids.
 
-    The initial centroids are chosen by :func:`spread_points`. If a cluster becomes empty, its centroid is not moved.
+    :func:`choose_initial_centroids` chooses the initial centroids. If a cluster becomes empty, its centroid is not
+    moved.
 
     Args:
         points: The points, of shape (n_points, n_dimensions).
@@ -30,7 +31,7 @@ def kmeans(points: Floats, size: int, seed: int = 0, iterations: int = 30) -> Fl
     Source:
         Lloyd 1982, "Least squares quantization in PCM".
     """
-    centroids = points[spread_points(points, size, np.random.default_rng(seed))]
+    centroids = points[choose_initial_centroids(points, size, np.random.default_rng(seed))]
     previous = np.full(len(points), -1)
     for _ in range(iterations):
         nearest = _nearest_centroids(points, centroids)
@@ -44,7 +45,7 @@ def kmeans(points: Floats, size: int, seed: int = 0, iterations: int = 30) -> Fl
     return np.asarray(centroids, np.float32)
 
 
-def spread_points(points: Floats, size: int, rng: np.random.Generator) -> list[int]:
+def choose_initial_centroids(points: Floats, size: int, rng: np.random.Generator) -> list[int]:
     """Choose initial centroids for k-means by the k-means++ method.
 
     The first point is drawn uniformly. Each further point is drawn with a probability proportional to its squared
@@ -56,7 +57,7 @@ def spread_points(points: Floats, size: int, rng: np.random.Generator) -> list[i
         rng: A random number generator.
 
     Returns:
-        The row numbers of the chosen points.
+        The row numbers of the chosen points, which are the initial centroids.
 
     Source:
         Arthur and Vassilvitskii 2007, "k-means++: the advantages of careful seeding".

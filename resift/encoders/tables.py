@@ -109,8 +109,8 @@ def replace_rows(
     return WordVectors(table.words, matrix, weights, scales, info)
 
 
-def quantized(table: WordVectors) -> WordVectors:
-    """Return a copy of a table with word vectors in int8, which needs a quarter of the memory of float32.
+def quantize_table(table: WordVectors) -> WordVectors:
+    """Return a copy of a table with word vectors in int8, which need a quarter of the memory of float32.
 
     Each vector is scaled so that its largest absolute value becomes 127, and then rounded.
 

@@ -184,7 +184,7 @@ class Word2Doc(Model):
                 f"{len(layers['output'])} in the network",
                 expected="the same number of documents",
             )
-        width = self._width
+        width = self._hidden_size
         shapes = {
             "query": (query_encoder.dim, width),
             "query_bias": (width,),
@@ -200,14 +200,14 @@ class Word2Doc(Model):
                 raise BadInput(f"{name} has the shape {actual}", expected=str(shape))
 
     @property
-    def _width(self) -> int:
+    def _hidden_size(self) -> int:
         """The number H of hidden units of the network."""
         return int(self.layers["embeddings"].shape[1])
 
     @property
     def dim(self) -> int:
         """The number of dimensions of the vectors, H + 2."""
-        return self._width + 2
+        return self._hidden_size + 2
 
     @property
     def is_plain_mean(self) -> bool:
@@ -235,16 +235,16 @@ class Word2Doc(Model):
 
     def _query_vectors(self, queries: Sequence[str]) -> Floats:
         """Encode n queries, as :meth:`encode_query` does, and return their vectors, of shape (n, H + 2)."""
-        corrected = list(map(self._corrected, queries))
+        corrected = list(map(self._correct_spelling, queries))
         hidden = self._hidden_vectors(
             self.query_encoder.encode(corrected), [self.retriever.best_documents(query, CONTEXT) for query in corrected]
         )
         vectors = np.zeros((len(queries), self.dim), np.float32)
-        vectors[:, : self._width], vectors[:, self._width] = hidden, 1
+        vectors[:, : self._hidden_size], vectors[:, self._hidden_size] = hidden, 1
         vectors[[not query for query in corrected]] = 0
         return unit_rows(vectors)
 
-    def _corrected(self, query: str) -> str:
+    def _correct_spelling(self, query: str) -> str:
         """Return the words of a query with corrected spelling. Queries of more than 32 words are not corrected."""
         words = tokenize(query)[:_READ_WORDS]
         return " ".join(words if len(words) > _MAX_CORRECTED_WORDS else self.speller.correct(query))
@@ -254,14 +254,14 @@ class Word2Doc(Model):
 
         A document is recognised by its text. Documents that the training did not see get zero vectors.
         """
-        known = np.array([self._positions.get(key, -1) for key in text_keys(texts).tolist()], np.int64)
+        known = np.array([self._position_by_key.get(key, -1) for key in text_keys(texts).tolist()], np.int64)
         vectors = np.zeros((len(texts), self.dim), np.float32)
         vectors[known >= 0] = self._index_vectors(self._output_rows(known[known >= 0]))
         return vectors
 
     @cached_property
-    def _positions(self) -> dict[int, int]:
-        """The position of each document, by the key of its text. The first of several equal texts counts."""
+    def _position_by_key(self) -> dict[int, int]:
+        """The position of each document, by the key of its text. Of several equal texts, the first counts."""
         return {key: row for row, key in reversed(list(enumerate(self.keys.tolist())))}
 
     def _output_rows(self, positions: Any) -> Floats:
@@ -373,7 +373,7 @@ class Word2Doc(Model):
             Array of shape (n, H) for H hidden units, float32.
         """
         layers = self.layers
-        joined = np.zeros((len(inputs), self._width), np.float32)
+        joined = np.zeros((len(inputs), self._hidden_size), np.float32)
         for row, context in zip(joined, contexts, strict=True):
             row[:] = layers["embeddings"][context].astype(np.float32).sum(axis=0) / (1 + CONTEXT)
         joined += (inputs @ layers["query"] + layers["query_bias"]) / (1 + CONTEXT)

@@ -23,7 +23,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", 
 _SEPARATORS = re.compile(r"[\s%\x00-\x1f\x7f]")
 
 
-def qrels(review: str, labels: Mapping[str, bool]) -> Iterator[str]:
+def qrels_lines(review: str, labels: Mapping[str, bool]) -> Iterator[str]:
     """Yield the judgements of a review as lines of a qrels file, TREC's format for judgements.
 
     A line contains the id of the review, 0, the id of the document, and 1 (relevant) or 0, separated by spaces.
@@ -36,7 +36,7 @@ def qrels(review: str, labels: Mapping[str, bool]) -> Iterator[str]:
         yield f"{review} 0 {escaped_id(id)} {int(relevant)}\n"
 
 
-def ris(ids: Sequence[str], texts: Texts) -> Iterator[str]:
+def ris_records(ids: Sequence[str], texts: Texts) -> Iterator[str]:
     """Yield documents as RIS records for reference managers.
 
     The first line of a text is the title. The other lines are the abstract.

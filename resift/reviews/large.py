@@ -79,7 +79,10 @@ class LargeSet(ReviewDocuments):
         return self._loaded.text(id) if id in self._loaded.places else dict(self._stored.scan(ids=[id])).get(id, "")
 
     def texts(self, ids: Sequence[str], headers: Headers = None) -> dict[str, str]:
-        """Return the current texts of documents in the engine, by id."""
+        """Return the current texts of documents in the engine, by id.
+
+        Documents that do not exist any more, or that the caller may not read, are left out.
+        """
         return self._stored.texts(ids, headers)
 
     def ranked(self, labels: Mapping[str, bool], read: Collection[str] = ()) -> list[str]:

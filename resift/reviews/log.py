@@ -74,7 +74,7 @@ class ReviewLog:
                     raise _not_found(self.id)
                 return self.events
             self._version, self._index = stored.version, stored.indices[0]
-            if self._chunk and stored.body.get("began", self._began) != self._began:
+            if self._chunk and stored.body.get("began", self._start_time) != self._start_time:
                 return self.events  # the chunk belongs to a deleted review with the same id, and will be overwritten
             self.events[self._chunk * _CHUNK :] = stored.body["events"]
             if len(stored.body["events"]) < _CHUNK:
@@ -106,7 +106,7 @@ class ReviewLog:
                 return new
             chunk = self.events[self._chunk * _CHUNK :]
             fitting = new[: _CHUNK - len(chunk)]
-            body = {"events": [*chunk, *fitting], "began": self._began or new[0].get("at")}
+            body = {"events": [*chunk, *fitting], "began": self._start_time or new[0].get("at")}
             record = SessionRecord(body, _NEVER, [self._index or index], self._version)
             if self._store.write(self._key(self._chunk), record):
                 rest = new[len(fitting) :]
@@ -126,8 +126,8 @@ class ReviewLog:
             number += 1
 
     @property
-    def _began(self) -> Any:
-        """The time of the first event, which distinguishes reviews with the same id."""
+    def _start_time(self) -> Any:
+        """The time of the first event, which distinguishes this review from a deleted review with the same id."""
         return self.events[0].get("at") if self.events else None
 
     def _key(self, chunk: int) -> str:
@@ -139,7 +139,7 @@ def size_in_bytes(events: Sequence[Event]) -> int:
     return len(json.dumps(events))
 
 
-def review_ids(store: SessionStore) -> list[tuple[str, str]]:
+def list_reviews(store: SessionStore) -> list[tuple[str, str]]:
     """Return the reviews in a store, as pairs of a review id and the name of its index, sorted by id."""
     first = ((id, indices) for id, indices in store.scan_indices() if id.endswith(".0"))
     return sorted((id.removesuffix(".0"), indices[0]) for id, indices in first)

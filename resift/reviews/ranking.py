@@ -205,8 +205,8 @@ class DocumentSet(ReviewDocuments):
         rows, targets = self._training_data(labels)
         unread = np.array([place for place, id in enumerate(self.ids) if id not in read], np.intp)
         # Rank the unread documents only, so that both classifiers get their turns.
-        words = _ranks(self._word_classifier.scores(rows, targets)[unread])
-        stems = _ranks(self._stem_classifier.scores(rows, targets)[unread])
+        words = _ranks_by_score(self._word_classifier.scores(rows, targets)[unread])
+        stems = _ranks_by_score(self._stem_classifier.scores(rows, targets)[unread])
         lead = 0.0
         if min(targets.sum(), (~targets).sum()) > 1:
             lead = self._word_classifier.cross_validate(rows, targets)
@@ -341,7 +341,7 @@ def _column_sums(rows: Any) -> NDArray[np.float32]:
     return np.asarray(rows.T @ np.ones(rows.shape[0], np.float32))
 
 
-def _ranks(scores: NDArray[Any]) -> NDArray[np.float64]:
+def _ranks_by_score(scores: NDArray[Any]) -> NDArray[np.float64]:
     """Return the rank of each score, as an array of the same shape: 0 for the largest score, 1 for the next, etc."""
     ranks = np.empty(len(scores))
     ranks[np.argsort(-scores, kind="stable")] = np.arange(len(scores))

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from resift.contracts.engine import Headers
 from resift.errors import BadInput, NotFound
 from resift.reviews.documents import ReviewDocuments
-from resift.reviews.export import csv_table, qrels, ris
+from resift.reviews.export import csv_table, qrels_lines, ris_records
 from resift.reviews.log import Event, ReviewLog, size_in_bytes
 from resift.reviews.stopping import TARGET, Progress, progress, relevant_interval
 from resift.sessions.quotas import Quotas
@@ -45,7 +45,7 @@ class _Author(NamedTuple):
     key: str | None
 
 
-class _Change(NamedTuple):
+class _UndoableJudgement(NamedTuple):
     """A judgement that its author can undo.
 
     Attributes:
@@ -97,7 +97,7 @@ class _State:
         self.last_judged: dict[_Author, float] = {}
         self.undone: dict[str, None] = {}
         self.samples: list[_ControlSample] = []
-        self.history: dict[_Author, list[_Change]] = {}
+        self.history: dict[_Author, list[_UndoableJudgement]] = {}
         self._judgements = 0
 
     def add(self, event: Event) -> None:
@@ -136,7 +136,7 @@ class _State:
         earlier = decisions.pop(author, None)
         decisions[author] = {**event, "position": self._judgements}  # the last decision is the latest
         self._set_decisions(document, decisions)
-        self.history.setdefault(author, []).append(_Change(self._judgements, document, earlier))
+        self.history.setdefault(author, []).append(_UndoableJudgement(self._judgements, document, earlier))
         self._judgements += 1
         self.last_judged[author] = event["at"]
         if event["source"] == PERSON:  # a model's judgement does not end a person's assignment
@@ -525,9 +525,9 @@ class Review:
             decisions = {id: list(decisions.values()) for id, decisions in state.decisions.items()}
             read = dict(state.read)
         if format == "qrels":
-            return qrels(self.id, read)
+            return qrels_lines(self.id, read)
         if format == "ris":
-            return ris(
+            return ris_records(
                 [id for id, relevant in read.items() if relevant], partial(self.documents.texts, headers=headers)
             )
         return csv_table(decisions, partial(self.documents.texts, headers=headers))
@@ -550,7 +550,7 @@ class Review:
         if not headers:
             return words
         texts = self.documents.texts([*words], headers)
-        return {id: _words_in(texts.get(id, ""), candidates) for id, candidates in words.items()}
+        return {id: _occurring_words(texts.get(id, ""), candidates) for id, candidates in words.items()}
 
     def _append(self, decide: Callable[[], Sequence[Event]], *limits: str) -> None:
         """Append events to the review's log, unless the caller's API key has reached its daily limits.
@@ -595,8 +595,8 @@ class Review:
         return {"kind": kind, "by": by, "key": self._caller().name, "at": round(self._clock(), 3), **more}
 
 
-def _words_in(text: str, words: Sequence[str]) -> list[str]:
-    """Return the given words, and pairs of adjacent words, that occur in a text.
+def _occurring_words(text: str, words: Sequence[str]) -> list[str]:
+    """Select the words, and pairs of adjacent words, that occur in a text.
 
     Args:
         text: The text.

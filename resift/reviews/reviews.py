@@ -15,7 +15,7 @@ from resift.contracts.session_store import SessionStore
 from resift.errors import BadInput, NotFound
 from resift.query.dsl import Body
 from resift.reviews.loading import LazySet
-from resift.reviews.log import Event, ReviewLog, check_review_id, review_ids, size_in_bytes
+from resift.reviews.log import Event, ReviewLog, check_review_id, list_reviews, size_in_bytes
 from resift.reviews.ranking import DocumentSet
 from resift.reviews.review import Review
 from resift.reviews.stopping import TARGET, progress
@@ -134,12 +134,12 @@ class Reviews:
             review = self._open.get(id)
         if review is None or reload or review.first_event != event:
             return self._opened(log, event, self._documents(event))
-        self._close_others(id)
+        self._close_unused_reviews(id)
         return review
 
     def list(self) -> list[tuple[str, str]]:
         """Return all reviews in the store, as pairs of a review id and the name of its index."""
-        return review_ids(self._store)
+        return list_reviews(self._store)
 
     def index(self, id: str) -> str:
         """Return the name of the index whose documents are judged in a review.
@@ -190,16 +190,16 @@ class Reviews:
             return event["fields"] or list(map(str, self._engine.info(index).fields))
 
         stored = StoredSet(self._engine, index, event["query"], fields)
-        return LazySet(stored, event["topic"], self.max_seconds, self._close_others)
+        return LazySet(stored, event["topic"], self.max_seconds, self._close_unused_reviews)
 
     def _opened(self, log: ReviewLog, event: Event, documents: LazySet) -> Review:
         review = Review(log, documents, event, caller=self._caller, quotas=self._quotas)
         with self._lock:
             self._open[log.id] = review
-        self._close_others(log.id)
+        self._close_unused_reviews(log.id)
         return review
 
-    def _close_others(self, id: str | None = None) -> None:
+    def _close_unused_reviews(self, id: str | None = None) -> None:
         """Close the least recently used reviews if all open reviews together need too much memory.
 
         A review that a thread is working on stays in memory until the thread has finished.

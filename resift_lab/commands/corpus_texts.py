@@ -46,12 +46,12 @@ class CorpusTexts:
         fields, records = choose_fields(self._files, self._fields)
         if self._label is not None:
             records = read_with_progress(records, self._files, self._label)
-        for record in self._counted(records):
+        for record in self._count_malformed(records):
             if isinstance(record, Record):
                 yield document_text(record.source, fields)
 
-    def _counted(self, records: Records) -> Records:
-        """Yield all records, and count the malformed lines in :attr:`left_out`.
+    def _count_malformed(self, records: Records) -> Records:
+        """Yield all records, and add the number of malformed lines to :attr:`left_out`.
 
         If there are malformed lines, print a warning after the last record.
         """

@@ -154,18 +154,18 @@ def _build_protocol(folder: str | None, train: str | None, test: str | None, unj
             a folder.
     """
     from resift_lab.evaluation.data import read_collection, read_labelled_documents
-    from resift_lab.evaluation.feedback.graded import Graded
-    from resift_lab.evaluation.feedback.same_class import SameClass
+    from resift_lab.evaluation.feedback.graded import GradedFeedback
+    from resift_lab.evaluation.feedback.same_class import SameClassFeedback
 
     if folder and not (train or test):
-        return Graded(read_collection(folder), unjudged)
+        return GradedFeedback(read_collection(folder), unjudged)
     if unjudged:
         raise BadInput("--unjudged needs a folder with judgements", value=unjudged, expected="DIR")
     if not (train and test) or folder:
         raise BadInput(
             "the documents are missing or ambiguous", expected="either DIR, or both --train FILE and --test FILE"
         )
-    return SameClass(read_labelled_documents(train), read_labelled_documents(test))
+    return SameClassFeedback(read_labelled_documents(train), read_labelled_documents(test))
 
 
 def _bench(

@@ -53,7 +53,7 @@ def _read_body(context: click.Context, parameter: click.Parameter, value: str | 
     return body
 
 
-class Live(ParameterType):
+class TrialAction(ParameterType):
     """The click type of the option ``--live``, which starts, shows or stops a trial in the service.
 
     To start a trial, the value is the share of clients that take part: a number above 0 and at most 1, or a percentage
@@ -112,7 +112,7 @@ class Live(ParameterType):
 )
 @click.option(
     "--live",
-    type=Live(),
+    type=TrialAction(),
     metavar="SHARE|status|stop",
     help="Start a live trial for this share of the clients, for example 10%; or show its status; or stop it.",
 )

@@ -329,7 +329,8 @@ class ReplayedSearch:
             session.
         """
         self.clicks.judged = list(judged)
-        without, with_session = self._search_ids([self._body(text, None), self._body(text, "a client")])
+        bodies = [self._rewritten_body(text, None), self._rewritten_body(text, "a client")]
+        without, with_session = self._search_ids(bodies)
         if len(self.rankings) < _MAX_REPEATED:
             self.rankings[text] = without
         return without, with_session
@@ -343,10 +344,10 @@ class ReplayedSearch:
         Returns:
             The number of repeated searches, and the number of searches whose ranking is different.
         """
-        again = [self._search_ids([self._body(text, None)])[0] for text in self.rankings]
+        again = [self._search_ids([self._rewritten_body(text, None)])[0] for text in self.rankings]
         return len(again), sum(first != second for first, second in zip(self.rankings.values(), again, strict=True))
 
-    def _body(self, text: str, client: str | None) -> dict[str, Any]:
+    def _rewritten_body(self, text: str, client: str | None) -> dict[str, Any]:
         """Return the body of the search that the service would run for a query.
 
         Args:
@@ -356,7 +357,7 @@ class ReplayedSearch:
         service = self.service
         info = service.info(self.index)
         info = info if self.tuning is None else replace(info, tuning=self.tuning)
-        search = Search(self._query(text), DEPTH, index=self.index)
+        search = Search(self._body_of(text), DEPTH, index=self.index)
         body = {
             **search_body(search, info, service.model.table.idf),
             **{"from": 0, "size": DEPTH, "_source": False, "track_total_hits": False},
@@ -367,8 +368,8 @@ class ReplayedSearch:
         options = structs.replace(options_of(search, parsed), client=client)
         return service.rewritten(info, parsed, options).body
 
-    def _query(self, text: str) -> Any:
-        """Insert the text of a query into the search body of this object.
+    def _body_of(self, text: str) -> Any:
+        """Return the search body of this object for a query.
 
         Args:
             text: The text of the query.

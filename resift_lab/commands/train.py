@@ -17,7 +17,7 @@ from resift.cli.output import progress_bar
 from resift.encoders.bags import check_bag_field
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model
-from resift.encoders.tables import quantized
+from resift.encoders.tables import quantize_table
 from resift.errors import needs_extra
 from resift.vectors.packaged import DEFAULT_MODEL, load_vectors
 from resift_lab.commands.options import checkpoint_path, out_option, seed_option, setting_option, vectors_option
@@ -147,14 +147,14 @@ def _train_labelled(options: RoBoewOptions, file: str, out: str, vectors: str) -
         vectors: The name or folder of the word vectors to start from.
     """
     with needs_extra("lab", "training"):
-        from resift_lab.training.supervised import train as fit
+        from resift_lab.training.supervised import train_on_labels
 
     texts, labels = read_labelled_texts(file)
     checkpoint = checkpoint_path(out)
 
     def training(progress: Progress) -> tuple[Model, dict[str, Any]]:
-        model, summary = fit(texts, labels, load_vectors(vectors), options, progress, checkpoint)
-        model.table = quantized(model.table)
+        model, summary = train_on_labels(texts, labels, load_vectors(vectors), options, progress, checkpoint)
+        model.table = quantize_table(model.table)
         return model, summary
 
     _train_and_save(training, options.validation > 0, out, checkpoint)

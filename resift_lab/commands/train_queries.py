@@ -32,7 +32,7 @@ from resift_lab.commands.corpus_texts import CorpusTexts
 from resift_lab.commands.options import device_option, out_option, vectors_option
 from resift_lab.commands.saved import describe_saved_model, saved_model_line
 from resift_lab.commands.settings import set_option
-from resift_lab.training.deployed import embed
+from resift_lab.training.deployed import embed_texts
 from resift_lab.training.device import Device
 from resift_lab.training.options import QueryOptions
 from resift_lab.training.queries import EncodedDocuments, train_queries
@@ -93,7 +93,7 @@ def queries_command(out: str, as_json: bool, **options: Any) -> None:
     0 if searches with the vectors are not better. Needs the extra 'lab'.
     """
     started, cache = time.perf_counter(), Path(f"{out.rstrip('/')}.teacher")
-    model = _train(_Options(**options), cache)
+    model = _train(_QueryTrainingOptions(**options), cache)
     evaluation = model.table.info["taught"]
     lines = _report_lines(evaluation, time.perf_counter() - started)
     model.save(out)
@@ -110,7 +110,7 @@ def queries_command(out: str, as_json: bool, **options: Any) -> None:
 
 
 @dataclass(frozen=True)
-class _Options:
+class _QueryTrainingOptions:
     """The options of ``resift train queries``: the documents, the teacher model and the settings of the training."""
 
     files: tuple[str, ...]
@@ -142,7 +142,7 @@ class _Options:
             raise BadInput(problem, expected="both --index and --field, or neither")
 
 
-def _train(options: _Options, cache: Path) -> StaticQueries:
+def _train(options: _QueryTrainingOptions, cache: Path) -> StaticQueries:
     """Open the teacher, read the documents, and train static queries: word vectors that imitate the teacher.
 
     Args:
@@ -173,7 +173,7 @@ def _opened(url: str | None) -> AbstractContextManager[OpenSearchEngine]:
     return closing(open_cluster(url))
 
 
-def _open_teacher(options: _Options, engine: OpenSearchEngine | None, cache: Path) -> Teacher:
+def _open_teacher(options: _QueryTrainingOptions, engine: OpenSearchEngine | None, cache: Path) -> Teacher:
     """Open the teacher, the model whose vectors are imitated. Its name contains no credentials.
 
     Args:
@@ -184,7 +184,7 @@ def _open_teacher(options: _Options, engine: OpenSearchEngine | None, cache: Pat
     """
     name, model, call = options.teacher, options.teacher_model, CALL
     if name.startswith(DEPLOYED) and engine is not None:
-        encode: Encode = partial(embed, Cluster(engine), name.removeprefix(DEPLOYED))
+        encode: Encode = partial(embed_texts, Cluster(engine), name.removeprefix(DEPLOYED))
     elif name.startswith(("http://", "https://")):
         # Errors quote the address, so it must not contain credentials. The endpoint is authenticated by the key.
         address = without_credentials(name)

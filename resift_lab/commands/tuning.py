@@ -186,7 +186,7 @@ def _quality_by_judged_queries(folder: Path, model: Model, start: Tuning) -> tup
     """
     from resift_lab.evaluation.data import read_collection, read_conversations
     from resift_lab.evaluation.feedback.bench import FeedbackBench
-    from resift_lab.evaluation.feedback.graded import Graded
+    from resift_lab.evaluation.feedback.graded import GradedFeedback
     from resift_lab.evaluation.feedback.options import FeedbackOptions
     from resift_lab.evaluation.feedback.runs import run_feedback
     from resift_lab.evaluation.feedback.turns import METRICS, run_turns
@@ -198,7 +198,7 @@ def _quality_by_judged_queries(folder: Path, model: Model, start: Tuning) -> tup
     texts = [turn.text for conversation in turns for turn in conversation] or collection.queries
     bench = FeedbackBench(as_system(model, system_builders()), collection.documents, texts, ServedSearch)
     bench.alpha = bench.alpha if start.alpha is None else start.alpha
-    search, graded = bench.search, Graded(collection)
+    search, graded = bench.search, GradedFeedback(collection)
     assert isinstance(search, ServedSearch)
 
     def values(tuning: Tuning) -> Numbers:

@@ -16,7 +16,7 @@ from resift.cli.output import progress_bar
 from resift.encoders.builders import build_model
 from resift.encoders.model import MODEL_FILE
 from resift.encoders.registry import load_model
-from resift.encoders.tables import plain_mean_table, quantized
+from resift.encoders.tables import plain_mean_table, quantize_table
 from resift.errors import BadInput
 from resift.ingest.readers import Files
 from resift.vectors.packaged import DEFAULT_MODEL, load_vectors
@@ -165,7 +165,7 @@ def distill_command(
     options, model = DistillOptions(limit=_DISTILLED, **settings), Transformer(folder, device)
     with progress_bar("distilling") as progress:
         table = distill(model, chain(corpus_words, listed_words), options, progress)
-    _save(quantized(table), out)
+    _save(quantize_table(table), out)
 
 
 def _parse_spelling(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, float] | None:
@@ -301,7 +301,7 @@ def refine_command(
     start, model = load_vectors(vectors), Transformer(folder, device)
     with progress_bar("refining") as progress:
         table = refine(start, model, texts, RefineOptions(limit=_SENTENCES), progress)
-    _save(quantized(table), out)
+    _save(quantize_table(table), out)
 
 
 @vectors.command("pairs", epilog="Example: resift vectors pairs questions.jsonl --out trained")
@@ -346,7 +346,7 @@ def pairs_command(
     start, model = load_vectors(vectors), None if teacher is None else Transformer(teacher, device)
     with progress_bar("training on pairs") as progress:
         table = train_on_pairs(start, sources, anchors, options, model, progress)
-    _save(quantized(table), out)
+    _save(quantize_table(table), out)
 
 
 @click.command("model", epilog="Example: resift model boew:64 --out boew")

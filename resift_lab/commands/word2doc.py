@@ -19,7 +19,7 @@ from resift.vectors.packaged import load_vectors
 from resift_lab.commands.options import checkpoint_path, out_option, seed_option, vectors_option
 from resift_lab.commands.settings import set_option
 from resift_lab.training.options import Word2DocOptions
-from resift_lab.word2doc.documents import titled_texts
+from resift_lab.word2doc.documents import read_titled_texts
 
 _SYSTEMS = ("word2doc@1", "retriever@1", "read@1", "network@1", "index@1")
 _COLUMNS = (*_SYSTEMS, "word2doc@10", "retriever@10", "wins", "losses")
@@ -57,16 +57,16 @@ def train_command(
     queries with the network.
     """
     with needs_extra("lab", "training"):
-        from resift_lab.training.word2doc import train
+        from resift_lab.training.word2doc import train_word2doc
 
     started, options = time.perf_counter(), Word2DocOptions(seed=seed, **settings)
     source = Files(files)
-    documents = titled_texts(source)
+    documents = read_titled_texts(source)
     if not documents.ids:
         raise no_documents(source)
     checkpoint = checkpoint_path(out)
     with progress_bar("training") as progress:
-        model, report = train(documents, load_vectors(vectors), options, progress, checkpoint)
+        model, report = train_word2doc(documents, load_vectors(vectors), options, progress, checkpoint)
     model.save(out)
     checkpoint.unlink(missing_ok=True)
     seconds = time.perf_counter() - started

@@ -162,11 +162,11 @@ def run_retrieval(system: System, collection: Collection) -> Run:
     database = system.fit(collection.documents)
     queries, rankings = system.queries(collection.queries), _Rankings(collection)
     for rows, scores in similarity_blocks(queries, database, system.similarity):
-        rankings.add(rows, _without_zeros(scores))
+        rankings.add(rows, _exclude_zero_scores(scores))
     return rankings.run(database.shape[1])
 
 
-def _without_zeros(scores: NDArray[Any]) -> NDArray[Any]:
+def _exclude_zero_scores(scores: NDArray[Any]) -> NDArray[Any]:
     """Replace scores of 0 with -inf, which excludes these documents from the ranking of a query.
 
     Otherwise, documents that have nothing in common with the query would be ranked by their position in the collection.
@@ -235,8 +235,8 @@ def run_hybrid(
                 hits.append(search.hits(SimulatedSearch(text, vector, alpha, alpha, known_share=known)))
                 progress(done, len(collection.queries))
             mixed.add(rows, np.stack([ranking_to_scores(ranking.positions, len(database)) for ranking in hits]))
-        first.add(rows, _without_zeros(bm25))
-        second.add(rows, _without_zeros(semantic))
+        first.add(rows, _exclude_zero_scores(bm25))
+        second.add(rows, _exclude_zero_scores(semantic))
     width = database.shape[1]
     return mixed.run(width, alpha=alpha), first.run(terms.shape[1]), second.run(width)
 

@@ -74,7 +74,9 @@ def _work_saved(places: NDArray[np.intp], total: int, recall: float) -> float:
     return 100 * float((total - last) / total - (1 - recall))
 
 
-def simulate(collection: Collection, seed: int, batch: int, target: float, documents: DocumentSet) -> SimulatedReview:
+def simulate_review(
+    collection: Collection, seed: int, batch: int, target: float, documents: DocumentSet
+) -> SimulatedReview:
     """Simulate a review of the collection's first query.
 
     The review starts with a random relevant document and a random irrelevant document, whose labels are known. Then it
@@ -127,7 +129,7 @@ def review_report(collection: Collection, seeds: int, batch: int, target: float 
         measures of each simulation in ``runs``.
     """
     documents = DocumentSet(collection.document_ids, collection.documents)
-    runs = [simulate(collection, seed, batch, target, documents).measures(target) for seed in range(seeds)]
+    runs = [simulate_review(collection, seed, batch, target, documents).measures(target) for seed in range(seeds)]
     means = {name: round(float(np.mean([run[name] for run in runs])), 2) for name in MEASURES}
     return {
         "task": "review",

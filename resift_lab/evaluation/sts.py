@@ -68,7 +68,7 @@ def run_sts(system: System, files: Sequence[SentencePairs]) -> list[StsTask]:
         )
     tasks = []
     for pairs in files:
-        predicted = np.asarray(_similarities(system, pairs), np.float64)
+        predicted = np.asarray(_predicted_similarities(system, pairs), np.float64)
         gold, names = np.asarray(pairs.scores), np.asarray(pairs.tasks)
         for name in dict.fromkeys(pairs.tasks):
             part = names == name
@@ -78,7 +78,7 @@ def run_sts(system: System, files: Sequence[SentencePairs]) -> list[StsTask]:
     return tasks
 
 
-def _similarities(system: System, pairs: SentencePairs) -> NDArray[Any]:
+def _predicted_similarities(system: System, pairs: SentencePairs) -> NDArray[Any]:
     """Predict how similar the two sentences of each pair are.
 
     Args:
@@ -182,7 +182,7 @@ def intervals(tasks: Sequence[StsTask], seed: int) -> dict[str, tuple[float, flo
         for task in _measurable_tasks(tasks):
             n = len(task.gold)
             drawn = (rng.integers(0, n, (count, n)) for count in chunk_sizes(RESAMPLES, n))
-            parts = [_correlations(task.predicted[rows], task.gold[rows], name == "spearman") for rows in drawn]
+            parts = [_row_correlations(task.predicted[rows], task.gold[rows], name == "spearman") for rows in drawn]
             sums += n * np.concatenate(parts)
         low, high = np.quantile(sums / sum(len(task.gold) for task in _measurable_tasks(tasks)), [0.025, 0.975])
         bounds[name] = (float(low), float(high))
@@ -216,7 +216,7 @@ def p_values(first: Sequence[StsTask], second: Sequence[StsTask], seed: int) -> 
                 swap = rng.random((count, n)) < 0.5
                 gold = np.broadcast_to(a.gold, swap.shape)
                 left, right = np.where(swap, y, x), np.where(swap, x, y)
-                parts.append(_correlations(left, gold, ranks) - _correlations(right, gold, ranks))
+                parts.append(_row_correlations(left, gold, ranks) - _row_correlations(right, gold, ranks))
             sums += n * np.concatenate(parts)
         # the tolerance allows for rounding: equal differences of different permutations may differ in the last digits
         extreme = int(np.count_nonzero(np.abs(sums) >= abs(observed) - 1e-9))
@@ -230,7 +230,7 @@ def _standardised(values: Numbers) -> Numbers:
     return np.asarray((values - values.mean()) / spread if spread > 0 else np.zeros_like(values))
 
 
-def _correlations(left: NDArray[Any], right: NDArray[Any], ranks: bool) -> Numbers:
+def _row_correlations(left: NDArray[Any], right: NDArray[Any], ranks: bool) -> Numbers:
     """Return the correlation of each row of a matrix with the same row of another matrix.
 
     Args:

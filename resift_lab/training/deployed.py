@@ -12,7 +12,7 @@ from resift.errors import NotFound, TeacherUnavailable
 from resift.plugin.cluster.client import Cluster
 
 
-def embed(cluster: Cluster, model_id: str, texts: Sequence[str]) -> Floats:
+def embed_texts(cluster: Cluster, model_id: str, texts: Sequence[str]) -> Floats:
     """Encode texts with a text embedding model of a cluster (ML Commons).
 
     The model may run in the cluster or be connected to a remote service.

@@ -33,7 +33,7 @@ _MAX_WORDS = 64
 _MAX_DISTANCE = 2
 
 
-def train(
+def train_emboost(
     table: WordVectors,
     blocks: Sequence[int],
     judged: JudgedQueries,
@@ -41,7 +41,7 @@ def train(
     after_epoch: Callable[[Residual], None] | None = None,
     progress: Progress | None = None,
 ) -> Residual:
-    """Train a residual network on queries with relevant documents.
+    """Train EmBoost's residual network on queries with relevant documents.
 
     Args:
         table: The word vectors to start from, a concatenation of vectors from one or more sources

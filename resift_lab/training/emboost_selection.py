@@ -12,7 +12,7 @@ from resift_lab.evaluation.data import Collection, Split, with_queries
 from resift_lab.evaluation.protocol import run_retrieval
 from resift_lab.evaluation.system import Encoder
 from resift_lab.fingerprints import joined_fingerprints
-from resift_lab.training.emboost import train
+from resift_lab.training.emboost import train_emboost
 from resift_lab.training.judged_queries import JudgedQueries, relevant_documents
 from resift_lab.training.options import EmBoostOptions
 from resift_lab.training.progress import Progress
@@ -35,7 +35,7 @@ def choose_encoder(
         collection: The documents and judged queries.
         table: The word vectors to start from, a concatenation of vectors from one or more sources.
         blocks: The number of dimensions of each source.
-        split: The queries to train on and the validation queries.
+        split: The queries to train_emboost on and the validation queries.
         options: The settings of the training.
         progress: A function that is called with the number of processed queries and the total number.
 
@@ -62,7 +62,7 @@ def choose_encoder(
     measure(Model("mean", table, "mean", "cosine"))
     queries = [collection.queries[query] for query in split.train]
     judged = JudgedQueries(collection.documents, queries, [relevant[query] for query in split.train])
-    train(table, blocks, judged, options, measure, progress)
+    train_emboost(table, blocks, judged, options, measure, progress)
     if int(np.argmax(curve)) == 0:
         return None, curve
     [model] = best

@@ -165,7 +165,7 @@ class Gate:
         # For each round, the query for each document, by the position of the document.
         self._rounds: list[dict[int, _Probe]] = []
         for _ in range(rounds):
-            probes = {row: _probe(documents[row], idf, rng) for row in test_documents}
+            probes = {row: _draw_probe(documents[row], idf, rng) for row in test_documents}
             self._rounds.append({row: probe for row, probe in probes.items() if probe is not None})
 
     @property
@@ -279,7 +279,7 @@ def _ndcg(model: Model, scores: Floats, row: int, query: Floats, vectors: Floats
     return np.where(ranks < _PAGE, 1 / np.log2(ranks + 2), 0.0)
 
 
-def _probe(words: Sequence[str], idf: Mapping[str, float], rng: np.random.Generator) -> _Probe | None:
+def _draw_probe(words: Sequence[str], idf: Mapping[str, float], rng: np.random.Generator) -> _Probe | None:
     """Draw a query from the words of a document, and remove these words from the document.
 
     About half of the drawn words are removed with all their occurrences, so that a search for the query cannot match

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 from resift.encoders.late_interaction import LateInteraction, PreparedDocuments, score_factors
-from resift.encoders.tables import quantized
+from resift.encoders.tables import quantize_table
 from resift.errors import BadInput
 from resift.vectors.table import WordVectors
 from resift_lab.evaluation.baselines.bm25 import BM25
@@ -215,7 +215,7 @@ class _RerankerTraining:
             [self.candidates[query] for query in queries],
             replace(self.options, epochs=epochs),
         )
-        return trainer.fit(after_epoch, self.steps.stage())
+        return trainer.fit(after_epoch, self.steps.next_stage())
 
 
 class _HitsToRerank:
@@ -384,7 +384,7 @@ def _with_weight(model: LateInteraction, alpha: float) -> LateInteraction:
     """
     return LateInteraction(
         model.name,
-        model.table if model.table.scales is not None else quantized(model.table),
+        model.table if model.table.scales is not None else quantize_table(model.table),
         model.shifts,
         replace(model.parameters, alpha=alpha),
         model.info,

@@ -290,7 +290,7 @@ def train_on_pairs(
     if teacher is not None and options.passage_weight:
         texts = _draw_passages(start, sources, options)
         steps.total = 2 * (steps.done + len(texts))  # an estimate, because the training steps are counted below
-        encoded = teacher.encode(texts, _TEACHER_BATCH, _TEACHER_CHUNK, steps.stage())
+        encoded = teacher.encode(texts, _TEACHER_BATCH, _TEACHER_CHUNK, steps.next_stage())
         if texts:
             targets.append(_TextTargets.from_passages(start, texts, encoded, options.passage_weight))
     seeds = range(options.seed, options.seed + options.runs)
@@ -342,7 +342,7 @@ def _with_new_words(
         return vectors
     mapped = vectors.words[_SKIPPED_WORDS : _SKIPPED_WORDS + _MAPPED_WORDS] or vectors.words
     steps.total = 2 * (len(mapped) + len(words))
-    encoded = teacher.encode([*mapped, *words], DistillOptions.batch, CHUNK, steps.stage())
+    encoded = teacher.encode([*mapped, *words], DistillOptions.batch, CHUNK, steps.next_stage())
     rows = unit_rows(vectors.rows())
     mapped_rows = rows[[vectors.index[word] for word in mapped]]
     linear_map = UnseenWords(WordVectors([*mapped, *words], encoded), mapped, mapped_rows, np.ones(len(mapped)))
@@ -399,7 +399,7 @@ class _TextTargets:
 
     @classmethod
     def from_sentences(cls, vectors: WordVectors, texts: Sequence[str], weight: float) -> _TextTargets:
-        """Create targets that keep sentences at their vectors before the training.
+        """Create targets for sentences whose vectors training should not change.
 
         Sentences without known words are left out.
 
@@ -423,7 +423,7 @@ class _TextTargets:
 
     @classmethod
     def from_passages(cls, vectors: WordVectors, texts: Sequence[str], encoded: Floats, weight: float) -> _TextTargets:
-        """Create targets that move passages towards the vectors of a teacher, a larger model.
+        """Create targets for passages whose vectors training should move towards those of a teacher, a larger model.
 
         The teacher's vectors are rotated into the space of the word vectors.
 

@@ -25,8 +25,8 @@ class StepCounter:
         """
         self._report(self.done + count)
 
-    def stage(self) -> Progress:
-        """Start the next stage, and return a function that reports its progress.
+    def next_stage(self) -> Progress:
+        """Start the next stage of the training, and return a function that reports its progress.
 
         The function takes the number of finished steps of this stage. The counter adds the steps of earlier stages.
         """

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from resift.arrays import Floats
 from resift.encoders.model import Model
 from resift.encoders.queries import QUERY_ALPHA, QUERY_MAX_ALPHA, StaticQueries
-from resift.encoders.tables import quantized
+from resift.encoders.tables import quantize_table
 from resift.errors import BadInput, needs_extra
 from resift.text import tokenize, word_spans
 from resift.vectors.similarity import unit_rows
@@ -273,7 +273,7 @@ class _QueryTraining:
         """
         corpus, count = self.corpus, len(word_vectors)
         rows = np.zeros((len(corpus.words), word_vectors.shape[1]), np.float32)
-        rows[:count] = _centred(word_vectors)[0]
+        rows[:count] = _subtract_mean(word_vectors)[0]
         general = UnseenWords(self.vectors, corpus.words[:count], rows[:count], corpus.frequency[:count])
         further = np.array([self.vectors.index[word] for word in corpus.words[count:]], np.int64)
         if general.has_known_words:
@@ -293,7 +293,7 @@ class _QueryTraining:
         general = UnseenWords(self.vectors, self.corpus.words, rows, self.corpus.frequency)
         info = {"source": self.vectors.info.get("source")}
         table = general.completed_table(self.corpus.words, rows, weights, info)
-        return StaticQueries(quantized(table), self.teacher.name, self.field, centre)
+        return StaticQueries(quantize_table(table), self.teacher.name, self.field, centre)
 
 
 class _TeacherGate:
@@ -345,7 +345,7 @@ class _TeacherGate:
         """
         if not self.teacher_texts:
             return {"alpha": model.alpha, "why": "no document has words enough to tell"}
-        vectors, reduced = teacher.vectors(self.teacher_texts, steps.stage()), len(self._gate.reduced_texts)
+        vectors, reduced = teacher.vectors(self.teacher_texts, steps.next_stage()), len(self._gate.reduced_texts)
         documents = vectors[reduced:] if self._documents is None else self._documents
         result = self._gate.judge(model, documents, vectors[:reduced])
         alpha = result.alpha if len(result.ndcg_with_vectors) >= MIN_TEST_DOCUMENTS else model.alpha
@@ -367,13 +367,13 @@ def _distinct_vectors(teacher: Teacher, texts: Sequence[str], steps: StepCounter
         BadInput: If the vectors of different texts are nearly the same.
         TeacherUnavailable: If the teacher does not respond.
     """
-    vectors = teacher.vectors(texts, steps.stage())
+    vectors = teacher.vectors(texts, steps.next_stage())
     if len(texts) > 1 and np.linalg.norm(vectors - vectors.mean(axis=0), axis=1).mean() < _MIN_DISTANCE:
         raise teacher.reject(f"the same vector for {len(texts)} different texts", "vectors that differ between texts")
     return vectors
 
 
-def _centred(vectors: Floats) -> tuple[Floats, Floats]:
+def _subtract_mean(vectors: Floats) -> tuple[Floats, Floats]:
     """Subtract the mean vector from all vectors. Zero vectors are ignored and stay zero.
 
     Args:
@@ -438,14 +438,14 @@ class _TrainingTexts:
 
         ids = [[corpus.index[word] for word in tokenize(passage.text) if word in corpus.index] for passage in passages]
         self._counts: csr_matrix = word_counts([np.array(passage, np.int32) for passage in ids], len(corpus.words))
-        centred, mean = _centred(passage_vectors)
+        centred, mean = _subtract_mean(passage_vectors)
         lengths = np.linalg.norm(centred, axis=1)
         self.centre = mean / lengths[lengths > 0].mean()
         self._targets = unit_rows(centred)
         self._document_of = np.array([passage.document for passage in passages])
         if documents is not None:
             self._counts = vstack([self._counts, corpus.counts]).tocsr()
-            self._targets = np.concatenate([self._targets, unit_rows(_centred(documents)[0])])
+            self._targets = np.concatenate([self._targets, unit_rows(_subtract_mean(documents)[0])])
             self._document_of = np.concatenate([self._document_of, np.arange(len(documents))])
 
     def fit(
@@ -560,13 +560,13 @@ def _held_out_queries(
     if not passages_of:
         message = "no held-out document has two different passages"
         raise BadInput(message, expected=f"documents of {_MIN_WORDS + 1} words or more")
-    teacher_vectors = teacher.vectors([passages[0].text for passages in passages_of], steps.stage())
+    teacher_vectors = teacher.vectors([passages[0].text for passages in passages_of], steps.next_stage())
     if documents is not None:
         queries, candidates = passages_of, documents
         correct = np.array([passages[0].document for passages in passages_of])
     else:
         queries, correct = [passages[:-1] for passages in passages_of], np.arange(len(passages_of))
-        candidates = teacher.vectors([passages[-1].text for passages in passages_of], steps.stage())
+        candidates = teacher.vectors([passages[-1].text for passages in passages_of], steps.next_stage())
     texts = [[passage.text for passage in passages] for passages in queries]
     return _HeldOutQueries(queries=texts, teacher_vectors=teacher_vectors, candidates=candidates, correct=correct)
 

@@ -27,7 +27,7 @@ from resift.arrays import Floats
 from resift.contracts.engine import Engine
 from resift.encoders.builders import build_model
 from resift.encoders.model import Layers, Model
-from resift.encoders.tables import quantized
+from resift.encoders.tables import quantize_table
 from resift.errors import BadInput, needs_extra
 from resift.query.dsl import document_text
 from resift.vectors.table import WordVectors
@@ -108,7 +108,7 @@ def adapt(
     held_out = _hold_out(len(documents), options, rng)
     training_documents = [words for words, excluded in zip(documents, held_out, strict=True) if not excluded]
     steps = StepCounter(progress, options.steps(len(training_documents)) + options.steps(len(documents)))
-    trial = _train_model(training_documents, vectors, options, steps.stage())
+    trial = _train_model(training_documents, vectors, options, steps.next_stage())
     gate = Gate(documents, np.flatnonzero(held_out).tolist(), options.seed)
     name = "mean" if options.codewords is None else f"boew:{options.codewords}"
     before, result = gate.judge(build_model(name, vectors, options.seed)), gate.judge(trial)
@@ -117,7 +117,7 @@ def adapt(
         if small_result.is_no_worse_than(result):
             result, options = small_result, replace(options, dim=small_dim)
     evaluation = _comparison(before, result)
-    model = _train_model(documents, vectors, options, steps.stage())
+    model = _train_model(documents, vectors, options, steps.next_stage())
     model.alpha = evaluation["alpha"]
     model.table.info["adapted"] = {
         "documents": len(documents),
@@ -254,7 +254,7 @@ def build_adapted_model(
     """
     table = _adapted_table(corpus, rows, weights, vectors, min(options.dim or vectors.dim, rows.shape[1]))
     if options.codewords is None:
-        model = Model("mean", quantized(table), "mean", "cosine")
+        model = Model("mean", quantize_table(table), "mean", "cosine")
     else:
         model = build_model(f"boew:{options.codewords}", table, options.seed)
     model.max_alpha = ADAPTED_MAX_ALPHA
@@ -282,7 +282,7 @@ def build_mixed_model(
     # Blocks are scaled to the same length, so this factor only makes their rounding errors in int8 similar.
     projected *= np.linalg.norm(adapted, axis=1).mean() / max(float(np.linalg.norm(projected, axis=1).mean()), 1e-9)
     mixture = WordVectors(table.words, np.hstack([adapted, projected]), table.weights, info=table.info)
-    model = Model("mean", quantized(mixture), "mean", "cosine", layers=Layers(blocks=2))
+    model = Model("mean", quantize_table(mixture), "mean", "cosine", layers=Layers(blocks=2))
     model.max_alpha = ADAPTED_MAX_ALPHA
     return model
 

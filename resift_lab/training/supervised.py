@@ -37,7 +37,7 @@ _CHOOSING = "held out"
 _FINAL = "all"
 
 
-def train(
+def train_on_labels(
     texts: Sequence[str],
     labels: Sequence[Label],
     vectors: WordVectors,
@@ -285,7 +285,7 @@ def _train_on_all(run: _TrainingRun, epochs: int, curve: list[float], saved: Che
 
 
 def _comparison(documents: _LabelledDocuments, vectors: WordVectors, curve: list[float], epochs: int) -> dict[str, Any]:
-    """Compare the trained model with untrained models, for the summary that :func:`train` returns.
+    """Compare the trained encoder with untrained encoders, for the summary that :func:`train_on_labels` returns.
 
     Args:
         documents: The labelled documents, some of which are held out from training.

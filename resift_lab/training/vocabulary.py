@@ -13,7 +13,7 @@ from resift.errors import BadInput
 from resift.text import tokenize
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
-from resift_lab.evaluation.baselines.terms import stemmer
+from resift_lab.evaluation.baselines.terms import porter_stemmer
 
 # Scale of the random vector of a word without any vector.
 _LENGTH_OF_UNKNOWN = 0.01
@@ -78,7 +78,7 @@ def _fill_by_stem(rows: NDArray[np.int64], words: Sequence[str], vectors: WordVe
         words: The V words.
         vectors: The word vectors.
     """
-    stem = stemmer()
+    stem = porter_stemmer()
     row_of_stem: dict[str, int] = {}
     for row, word in enumerate(vectors.words):
         row_of_stem.setdefault(stem(word), row)

@@ -44,7 +44,7 @@ from resift_lab.training.progress import Progress
 from resift_lab.training.word2doc_pairs import TrainingPairs, training_pairs
 from resift_lab.training.word2doc_report import BATCH, evaluate, index_scores
 from resift_lab.word2doc.documents import TitledTexts
-from resift_lab.word2doc.keywords import NOISES, with_noise
+from resift_lab.word2doc.keywords import NOISES, with_typing_error
 from resift_lab.word2doc.retriever import build_retriever
 
 # Weights of the retriever's scores to choose from.
@@ -55,7 +55,7 @@ ALPHAS = (0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.97)
 _MAX_CHOOSING = 2000
 
 
-def train(
+def train_word2doc(
     documents: TitledTexts,
     vectors: WordVectors,
     options: Word2DocOptions,
@@ -170,7 +170,7 @@ def _make_examples(
     for _ in range(options.rounds):
         for query in pairs.queries:
             kind = NOISES[int(rng.integers(len(NOISES)))] if rng.random() < 0.5 else "clean"
-            queries.append(" ".join(speller.correct(with_noise(query, kind, rng))))
+            queries.append(" ".join(speller.correct(with_typing_error(query, kind, rng))))
     context = np.full((len(queries), CONTEXT), retriever.n_documents, np.int64)
     for row, query in zip(context, queries, strict=True):
         best = retriever.best_documents(query, CONTEXT)
@@ -366,7 +366,7 @@ def _choose_weights(model: Word2Doc, validation_keywords: dict[str, int], seed: 
     """
     rng = np.random.default_rng([seed, len(NOISES)])
     keywords = list(validation_keywords)[:_MAX_CHOOSING]
-    queries = [with_noise(keyword, NOISES[number % len(NOISES)], rng) for number, keyword in enumerate(keywords)]
+    queries = [with_typing_error(keyword, NOISES[number % len(NOISES)], rng) for number, keyword in enumerate(keywords)]
     answers = [validation_keywords[keyword] for keyword in keywords]
     correct, correct_on_index = np.zeros(len(RETRIEVER_WEIGHTS)), np.zeros(len(ALPHAS))
     for start in range(0, len(queries), BATCH):

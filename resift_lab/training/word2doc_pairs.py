@@ -9,7 +9,7 @@ from itertools import chain
 
 import numpy as np
 
-from resift_lab.word2doc.keywords import rake
+from resift_lab.word2doc.keywords import rake_keywords
 
 # Keywords that are taken from a document's first sentence, before all others.
 _FROM_FIRST_SENTENCE = 2
@@ -78,7 +78,8 @@ def _keywords(title: str, body: str) -> list[str]:
     """
     first, _, rest = body.partition(". ")
     # The body of a single sentence has no rest.
-    return list(dict.fromkeys(chain(rake(first, _FROM_FIRST_SENTENCE), rake(rest or body), rake(title))))
+    of_body = chain(rake_keywords(first, _FROM_FIRST_SENTENCE), rake_keywords(rest or body))
+    return list(dict.fromkeys(chain(of_body, rake_keywords(title))))
 
 
 def _hold_out(

@@ -13,7 +13,7 @@ from resift.encoders.hashed_retriever import HashedRetriever
 from resift.encoders.word2doc import Word2Doc
 from resift.vectors.weights import beta_from_alpha
 from resift_lab.evaluation.significance import paired_randomization
-from resift_lab.word2doc.keywords import NOISES, with_noise
+from resift_lab.word2doc.keywords import NOISES, with_typing_error
 
 # Queries that are scored at a time; each needs a score for every document.
 BATCH = 250
@@ -81,13 +81,13 @@ def _ranks_of_systems(
         model: The word2doc model.
         queries: The queries without typing errors.
         answers: The position of the correct document of each query.
-        kind: The kind of typing error to add, such as ``typo`` (see :func:`with_noise`).
+        kind: The kind of typing error to add, such as ``typo`` (see :func:`with_typing_error`).
         rng: The source of random numbers for the typing errors.
 
     Returns:
         The rank of the correct document of each query, by the name of the system (see :func:`evaluate`).
     """
-    written = [with_noise(query, kind, rng) for query in queries]
+    written = [with_typing_error(query, kind, rng) for query in queries]
     corrected = [" ".join(model.speller.correct(query)) for query in written]
     return {
         **_network_ranks(model, written, answers),

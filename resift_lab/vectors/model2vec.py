@@ -26,7 +26,7 @@ from resift.errors import BadInput, needs_extra
 from resift.text import UNSPACED_SCRIPTS
 from resift.vectors.folder import replacing_folder
 from resift.vectors.table import WordVectors
-from resift_lab.vectors.pieces import Pieces
+from resift_lab.vectors.pieces import PieceTokenizer
 
 TENSORS = "model.safetensors"
 TOKENIZER = "tokenizer.json"
@@ -65,7 +65,7 @@ def read_static(source: str | Path, words: Iterable[str] = ()) -> WordVectors:
     except Exception as error:  # the package has errors of its own, and NumPy lacks some of its dtypes
         raise _unreadable(source, str(error)) from error
     rows, weights = _piece_vectors(tensors, source)
-    pieces = Pieces(definition)
+    pieces = PieceTokenizer(definition)
     skips_unknown = "embeddings" in tensors
     if skips_unknown and pieces.unknown is not None:
         weights[pieces.unknown] = 0

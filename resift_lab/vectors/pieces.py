@@ -22,7 +22,7 @@ from resift.text import tokenize
 _BATCH = 256
 
 
-class Pieces:
+class PieceTokenizer:
     """A tokenizer that splits texts into word pieces.
 
     Args:

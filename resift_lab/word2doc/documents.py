@@ -26,7 +26,7 @@ class TitledTexts:
     bodies: list[str] = field(default_factory=list)
 
 
-def titled_texts(records: Iterable[Record | BadLine], title: str = "title") -> TitledTexts:
+def read_titled_texts(records: Iterable[Record | BadLine], title: str = "title") -> TitledTexts:
     """Read documents, and separate the title of each document from its other texts.
 
     The body of a document consists of all its text fields except the title, ids and labels, joined by line breaks.

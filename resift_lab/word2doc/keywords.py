@@ -16,14 +16,14 @@ from resift.text import FUNCTION_WORDS
 
 # Largest number of words in a keyword.
 MAX_WORDS = 3
-# Kinds of noise that with_noise can add to a query.
+# Kinds of noise that with_typing_error can add to a query.
 NOISES = ("clean", "typo", "word left out", "joined", "ending")
 # A word, a punctuation character, or a blank line.
 _TOKEN = re.compile(r"[^\W_]+|[^\w\s]|_|\n\s*\n")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-def rake(text: str, count: int | None = None) -> list[str]:
+def rake_keywords(text: str, count: int | None = None) -> list[str]:
     """Extract the keywords of a text by RAKE, best first. A keyword has at most three words.
 
     Args:
@@ -33,7 +33,7 @@ def rake(text: str, count: int | None = None) -> list[str]:
     Source:
         Rose et al. 2010, "Automatic keyword extraction from individual documents".
 
-    >>> rake("Compatibility of systems of linear constraints over the set of natural numbers.")
+    >>> rake_keywords("Compatibility of systems of linear constraints over the set of natural numbers.")
     ['linear constraints', 'natural numbers', 'compatibility', 'systems', 'set']
     """
     candidates = _candidates(text)
@@ -68,7 +68,7 @@ def _candidates(text: str) -> list[tuple[str, ...]]:
     return candidates
 
 
-def with_noise(query: str, kind: str, rng: np.random.Generator) -> str:
+def with_typing_error(query: str, kind: str, rng: np.random.Generator) -> str:
     """Return a query with typing errors of one kind, to train and test word2doc.
 
     Args:
@@ -93,7 +93,7 @@ def with_noise(query: str, kind: str, rng: np.random.Generator) -> str:
     elif kind == "joined" and len(words) > 1:
         words[:2] = ["".join(words[:2])]
     elif kind == "ending":
-        words = [_inflected(word, rng) if len(word) > 3 else word for word in words]
+        words = [_with_other_ending(word, rng) if len(word) > 3 else word for word in words]
     return " ".join(words)
 
 
@@ -117,7 +117,7 @@ def _with_typo(word: str, rng: np.random.Generator) -> str:
     return before + _LETTERS[int(rng.integers(len(_LETTERS)))] + after
 
 
-def _inflected(word: str, rng: np.random.Generator) -> str:
+def _with_other_ending(word: str, rng: np.random.Generator) -> str:
     """Change the ending of an English word: cut off a common ending, or add a random ending if there is none.
 
     Args:

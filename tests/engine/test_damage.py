@@ -20,7 +20,7 @@ from resift.encoders.class_model import Classifier, ClassModel
 from resift.encoders.late_interaction import LateInteraction
 from resift.encoders.model import Layers
 from resift.encoders.residual import Residual
-from resift.encoders.tables import quantized
+from resift.encoders.tables import quantize_table
 from resift.encoders.word2doc import NGRAM_DIM, QueryEncoder, Word2Doc, text_keys
 from resift.errors import BadInput, CorruptModel, ModelNotFound
 from resift.spelling import Speller
@@ -58,7 +58,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         return rng.normal(size=shape).astype(np.float32)
 
     table = WordVectors(WORDS, floats(4, 3))
-    small = quantized(table)
+    small = quantize_table(table)
     layers = {"query": floats(3 + NGRAM_DIM, 2), "query_bias": floats(2), "embeddings": floats(3, 2)}
     layers |= {
         "hidden": floats(2, 2),

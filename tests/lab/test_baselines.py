@@ -20,7 +20,7 @@ from resift.arrays import Floats
 from resift.errors import BadInput, MissingExtra
 from resift_lab.evaluation.baselines.bm25 import BM25
 from resift_lab.evaluation.baselines.dynamax import DynaMaxPairs
-from resift_lab.evaluation.baselines.terms import stemmer
+from resift_lab.evaluation.baselines.terms import porter_stemmer
 from resift_lab.evaluation.registry import build_system
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -160,7 +160,7 @@ def test_systems_that_learn_need_a_function(folder: str) -> None:
 
 
 def test_stemming_needs_gensim(monkeypatch: pytest.MonkeyPatch) -> None:
-    stemmer.cache_clear()
+    porter_stemmer.cache_clear()
     monkeypatch.setitem(sys.modules, "gensim.parsing.porter", None)
     with pytest.raises(MissingExtra, match=r"resift\[lab\]"):
-        stemmer()
+        porter_stemmer()

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from tiny_transformer import save_sentence_transformer
 
 from resift.cli.main import main
-from resift.encoders.tables import quantized, weights_by_rank
+from resift.encoders.tables import quantize_table, weights_by_rank
 from resift.errors import BadInput, MissingExtra
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
@@ -125,7 +125,7 @@ def test_rows_are_centred_and_ordered_by_variance(model: Transformer) -> None:
 
 def test_distilling_again_writes_the_same_bytes(model: Transformer, tmp_path: Path) -> None:
     for name in ("one", "two"):
-        quantized(distill(model, WORDS, DistillOptions(dim=5, weighting="sif"))).save(tmp_path / name)
+        quantize_table(distill(model, WORDS, DistillOptions(dim=5, weighting="sif"))).save(tmp_path / name)
     for file in sorted((tmp_path / "one").iterdir()):
         assert file.read_bytes() == (tmp_path / "two" / file.name).read_bytes()
     assert WordVectors.load(tmp_path / "one").info["weighting"] == "sif"
@@ -198,7 +198,7 @@ def test_rounded_vectors_have_few_values_and_fit_into_int8() -> None:
     coarse = round_rows(rows, 31)
     assert np.abs(coarse - rows).max() <= np.abs(rows).max() / 62 + 1e-6
     assert max(len(np.unique(row)) for row in coarse) <= 63
-    small = quantized(WordVectors([f"w{i}" for i in range(50)], coarse))
+    small = quantize_table(WordVectors([f"w{i}" for i in range(50)], coarse))
     assert np.abs(small.rows() - coarse).max() <= np.abs(rows).max() / 254 + 1e-6
 
 

@@ -21,7 +21,14 @@ from resift.errors import BadInput, DimensionMismatch
 from resift_lab.corpus import DocumentFrequencies
 from resift_lab.evaluation.protocol import run_retrieval
 from resift_lab.evaluation.system import Encoder
-from resift_lab.training.emboost import _Network, _triplet_loss, export_network, first_words, padded_word_vectors, train
+from resift_lab.training.emboost import (
+    _Network,
+    _triplet_loss,
+    export_network,
+    first_words,
+    padded_word_vectors,
+    train_emboost,
+)
 from resift_lab.training.judged_queries import JudgedQueries
 from resift_lab.training.options import EmBoostOptions
 from resift_lab.vectors.mixture import mix_vectors
@@ -60,7 +67,7 @@ def test_training_brings_queries_and_documents_together(kind: str, mixed: WordVe
     found = collection()
     relevant = [list(grades) for grades in found.grades]
     options = EmBoostOptions(network=kind, epochs=15, batch=50, rate=0.01, scale=1.0, decay=0)
-    model = train(mixed, [16, 16], JudgedQueries(found.documents, found.queries, relevant), options)
+    model = train_emboost(mixed, [16, 16], JudgedQueries(found.documents, found.queries, relevant), options)
     before = run_retrieval(Encoder(Model("mean", mixed, "mean", "cosine").encode), found).means()
     after = run_retrieval(Encoder(model.encode), found).means()
     assert after["mrr@10"] > before["mrr@10"] + 0.05
@@ -122,9 +129,9 @@ def test_the_papers_settings_give_way_to_stated_ones() -> None:
 
 def test_bad_input(mixed: WordVectors) -> None:
     with pytest.raises(BadInput, match="no relevant document"):
-        train(mixed, [32], JudgedQueries(["s0a"], ["when", "where"], [[0], []]), EmBoostOptions())
+        train_emboost(mixed, [32], JudgedQueries(["s0a"], ["when", "where"], [[0], []]), EmBoostOptions())
     with pytest.raises(BadInput, match="1 queries"):
-        train(mixed, [32], JudgedQueries(["s0a"], ["when"], [[0]]), EmBoostOptions())
+        train_emboost(mixed, [32], JudgedQueries(["s0a"], ["when"], [[0]]), EmBoostOptions())
     with pytest.raises(BadInput, match="unknown network"):
         EmBoostOptions(network="lstm")
     with pytest.raises(BadInput, match="unknown negatives"):

@@ -26,11 +26,11 @@ from resift.sessions.sessions import Sessions
 from resift_lab.commands.served_search import ServedSearch
 from resift_lab.evaluation.data import Collection, LabelledDocuments, read_conversations
 from resift_lab.evaluation.feedback.bench import BenchOptions, FeedbackBench
-from resift_lab.evaluation.feedback.graded import Graded
+from resift_lab.evaluation.feedback.graded import GradedFeedback
 from resift_lab.evaluation.feedback.methods import NAMES, scores_after
 from resift_lab.evaluation.feedback.options import FeedbackOptions
 from resift_lab.evaluation.feedback.runs import run_feedback, run_topics
-from resift_lab.evaluation.feedback.same_class import SameClass
+from resift_lab.evaluation.feedback.same_class import SameClassFeedback
 from resift_lab.evaluation.feedback.turns import METRICS, run_turns
 from resift_lab.evaluation.served import Hits, SimulatedSearch
 from resift_lab.evaluation.system import Encoder
@@ -48,10 +48,10 @@ def drawn(count: int, seed: int) -> LabelledDocuments:
 
 
 @pytest.fixture
-def classes(vectors: WordVectors) -> tuple[FeedbackBench, SameClass]:
+def classes(vectors: WordVectors) -> tuple[FeedbackBench, SameClassFeedback]:
     """Return labelled documents: 60 to search and 20 queries."""
     train, test = drawn(60, 0), drawn(20, 1)
-    task, model = SameClass(train, test), build_model("mean", vectors)
+    task, model = SameClassFeedback(train, test), build_model("mean", vectors)
     system = Encoder(model.encode, "cosine", model.table, model.alpha, model.max_alpha)
     return FeedbackBench(
         system, train.texts, task.queries, ServedSearch, BenchOptions(model.table.idf, whole=True)
@@ -59,7 +59,7 @@ def classes(vectors: WordVectors) -> tuple[FeedbackBench, SameClass]:
 
 
 @pytest.fixture
-def graded(vectors: WordVectors) -> tuple[FeedbackBench, Graded]:
+def graded(vectors: WordVectors) -> tuple[FeedbackBench, GradedFeedback]:
     """Return 40 documents with queries of a single word. Documents on the word's topic are relevant."""
     found, model = drawn(40, 2), build_model("mean", vectors)
     queries = ["fire", "bush", "smoke", "army", "war"]
@@ -67,12 +67,12 @@ def graded(vectors: WordVectors) -> tuple[FeedbackBench, Graded]:
     grades = [
         {row: 1.0 + row % 2 for row, label in enumerate(found.labels) if label == topic[word]} for word in queries
     ]
-    task = Graded(Collection("c", found.ids, found.texts, queries, queries, grades, 0))
+    task = GradedFeedback(Collection("c", found.ids, found.texts, queries, queries, grades, 0))
     system = Encoder(model.encode, "cosine", model.table, model.alpha, model.max_alpha)
     return FeedbackBench(system, found.texts, queries, ServedSearch, BenchOptions(model.table.idf)), task
 
 
-def test_marks_improve_and_inverted_marks_worsen_the_ranking(classes: tuple[FeedbackBench, SameClass]) -> None:
+def test_marks_improve_and_inverted_marks_worsen_the_ranking(classes: tuple[FeedbackBench, SameClassFeedback]) -> None:
     found = {noise: run_feedback(*classes, FeedbackOptions(noise=noise)) for noise in (0.0, 1.0)}
     ((right, before),), ((wrong, _),) = (entry["ridge+lexical"] for entry in found.values())
     assert right.means()["residual_map11"] > before.means()["residual_map11"] + 0.02
@@ -101,7 +101,7 @@ def test_a_document_that_is_too_long_for_the_engine_is_searched_as_the_service_d
     assert hits.positions[0] == 1
 
 
-def test_half_of_the_marks_are_relevant(classes: tuple[FeedbackBench, SameClass]) -> None:
+def test_half_of_the_marks_are_relevant(classes: tuple[FeedbackBench, SameClassFeedback]) -> None:
     bench, task = classes
     scores = task.initial_scores(bench, 0)
     marks = task.judge(0, scores, [], FeedbackOptions(judgements=7), np.random.default_rng(0))
@@ -113,14 +113,14 @@ def test_half_of_the_marks_are_relevant(classes: tuple[FeedbackBench, SameClass]
 
 
 @pytest.mark.parametrize("method", NAMES)
-def test_every_method_ranks(graded: tuple[FeedbackBench, Graded], method: str) -> None:
+def test_every_method_ranks(graded: tuple[FeedbackBench, GradedFeedback], method: str) -> None:
     (pair,) = run_feedback(*graded, FeedbackOptions(judgements=5), [method])[method]
     after, before = (run.means()["ndcg@10"] for run in pair)
     assert 0 < after <= 1
     assert (after == before) == (method == "none")
 
 
-def test_residual_metrics_leave_out_judged_documents(graded: tuple[FeedbackBench, Graded]) -> None:
+def test_residual_metrics_leave_out_judged_documents(graded: tuple[FeedbackBench, GradedFeedback]) -> None:
     bench, task = graded
     scores = task.initial_scores(bench, 0)
     relevant = [row for row in np.argsort(-scores) if row in task._grades[0]]
@@ -134,7 +134,7 @@ def test_residual_metrics_leave_out_judged_documents(graded: tuple[FeedbackBench
 
 @pytest.mark.parametrize("judged", [(), (0, 1, 5)])
 def test_feedback_is_measured_with_the_services_searches(
-    graded: tuple[FeedbackBench, Graded], vectors: WordVectors, tmp_path: Path, judged: tuple[int, ...]
+    graded: tuple[FeedbackBench, GradedFeedback], vectors: WordVectors, tmp_path: Path, judged: tuple[int, ...]
 ) -> None:
     """Test that hits are in the order of the service, without and with a session."""
     bench, _ = graded
@@ -159,7 +159,7 @@ def test_feedback_is_measured_with_the_services_searches(
 
 @pytest.mark.parametrize("method", ["rm3", "more_like_this"])
 def test_lexical_baselines_do_not_return_documents_without_their_words(
-    graded: tuple[FeedbackBench, Graded], method: str
+    graded: tuple[FeedbackBench, GradedFeedback], method: str
 ) -> None:
     """Test that baselines do not rank documents without any of their words by the order of the file."""
     bench, _ = graded
@@ -167,21 +167,21 @@ def test_lexical_baselines_do_not_return_documents_without_their_words(
     assert np.isfinite(scores).tolist() == ["bush" in text.split() for text in bench.documents]
 
 
-def test_each_round_continues_from_the_previous_ranking(graded: tuple[FeedbackBench, Graded]) -> None:
+def test_each_round_continues_from_the_previous_ranking(graded: tuple[FeedbackBench, GradedFeedback]) -> None:
     rounds = run_feedback(*graded, FeedbackOptions(judgements=3, rounds=3))["ridge+lexical"]
     assert len(rounds) == 3
     assert len({run.means()["map"] for run, _ in rounds}) == 3
 
 
-def test_a_round_without_remaining_relevant_documents_is_refused(graded: tuple[FeedbackBench, Graded]) -> None:
+def test_a_round_without_remaining_relevant_documents_is_refused(graded: tuple[FeedbackBench, GradedFeedback]) -> None:
     bench, _ = graded
     row = next(row for row, text in enumerate(bench.documents) if "fire" in text)
-    task = Graded(Collection("c", ["0"] * 40, list(bench.documents), ["q"], ["fire"], [{row: 1.0}], 0))
+    task = GradedFeedback(Collection("c", ["0"] * 40, list(bench.documents), ["q"], ["fire"], [{row: 1.0}], 0))
     with pytest.raises(BadInput, match="all relevant documents of all queries are judged after round 1"):
         run_feedback(bench, task, FeedbackOptions(judgements=40))
 
 
-def test_queries_without_remaining_relevant_documents_are_counted(graded: tuple[FeedbackBench, Graded]) -> None:
+def test_queries_without_remaining_relevant_documents_are_counted(graded: tuple[FeedbackBench, GradedFeedback]) -> None:
     """Test that the report counts the queries that are not part of the means."""
     bench, task = graded
     found = bench.documents.index(next(text for text in bench.documents if "fire" in text))
@@ -205,7 +205,7 @@ def test_classes_of_a_single_document_have_no_residual_metrics(tmp_path: Path, v
     assert "1 queries without a relevant document were skipped" in run(*files, *words)
 
 
-def test_feedback_does_not_harm_a_query_on_another_topic(graded: tuple[FeedbackBench, Graded]) -> None:
+def test_feedback_does_not_harm_a_query_on_another_topic(graded: tuple[FeedbackBench, GradedFeedback]) -> None:
     found = run_topics(*graded, FeedbackOptions(judgements=6))
     means = {kind: {name: run.means()["ndcg@10"] for name, run in entry.items()} for kind, entry in found.items()}
     assert means["unrelated"]["whole"] < means["unrelated"]["before"] - 0.05
@@ -358,8 +358,8 @@ def test_unjudged_documents_are_skipped_in_a_pool() -> None:
     texts, ranking = ["fire"] * 6, np.arange(6)
     pool, complete = {1: 2.0, 3: 0.0, 5: 1.0}, {1: 2.0, 5: 1.0}
 
-    def task(grades: dict[int, float], unjudged: str | None = None) -> Graded:
-        return Graded(Collection("c", list("abcdef"), texts, ["q"], ["fire"], [grades], 0), unjudged)
+    def task(grades: dict[int, float], unjudged: str | None = None) -> GradedFeedback:
+        return GradedFeedback(Collection("c", list("abcdef"), texts, ["q"], ["fire"], [grades], 0), unjudged)
 
     assert task(pool).judgements(0, ranking, 2) == [(1, 1.0), (3, -1.0)]
     assert task(pool, "irrelevant").judgements(0, ranking, 2) == [(0, -1.0), (1, 1.0)]
@@ -372,7 +372,7 @@ def test_unjudged_documents_are_skipped_in_a_pool() -> None:
 
 def test_condensed_metrics_leave_out_unjudged_documents() -> None:
     grades = {0: 0.0, 2: 1.0, 4: 1.0}
-    task = Graded(Collection("c", [str(i) for i in range(14)], ["fire"] * 14, ["q"], ["fire"], [grades], 0))
+    task = GradedFeedback(Collection("c", [str(i) for i in range(14)], ["fire"] * 14, ["q"], ["fire"], [grades], 0))
     scores = np.r_[14.0:1.0:-1, -np.inf]  # in the order of the file, without the last document
     figures = dict(zip(task.metrics, task.measure(0, scores, [2]), strict=True))
     assert figures["condensed_ndcg@10"] == pytest.approx(1 / np.log2(3))  # rank 2 of 0 and 4

@@ -8,11 +8,11 @@ from resift_lab.training.progress import StepCounter
 def test_stages_are_counted_one_after_the_other() -> None:
     reports: list[tuple[int, int]] = []
     steps = StepCounter(lambda *report: reports.append(report), 10)
-    first = steps.stage()
+    first = steps.next_stage()
     first(2, 4)
     first(4, 4)
     steps.advance(1)
-    steps.stage()(3, 5)
+    steps.next_stage()(3, 5)
     assert reports == [(2, 10), (4, 10), (5, 10), (8, 10)]
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resift.encoders import hashed_retriever as module
-from resift.encoders.hashed_retriever import BINS, hashed_counts, murmur3, terms
+from resift.encoders.hashed_retriever import BINS, hashed_counts, murmur3, unigrams_and_bigrams
 from resift.errors import BadInput
 from resift_lab.word2doc.retriever import build_retriever
 
@@ -41,7 +41,7 @@ def test_murmur3_of_a_text_is_independent_of_the_batch(texts: list[str]) -> None
 
 
 def test_stop_words_and_punctuation_separate_bigrams() -> None:
-    assert terms("Fire in bush land, coast of Sydney_bay") == [
+    assert unigrams_and_bigrams("Fire in bush land, coast of Sydney_bay") == [
         "fire",
         "bush",
         "land",
@@ -55,7 +55,7 @@ def test_stop_words_and_punctuation_separate_bigrams() -> None:
 def test_scores_follow_the_formula(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(module, "CHUNK", 5)
     retriever = build_retriever(iter(TEXTS), tmp_path)
-    bags = [Counter(terms(text)) for text in TEXTS]
+    bags = [Counter(unigrams_and_bigrams(text)) for text in TEXTS]
     holding = Counter(term for bag in bags for term in bag)
 
     def weight(bag: Counter[str], term: str) -> float:
@@ -63,7 +63,7 @@ def test_scores_follow_the_formula(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         return float(np.log1p(bag[term])) * idf
 
     query = "fire fire bush fire and rain in Atlantis"
-    wanted = Counter(terms(query))
+    wanted = Counter(unigrams_and_bigrams(query))
     expected = [sum(weight(bag, term) * weight(wanted, term) for term in wanted if term in bag) for bag in bags]
     np.testing.assert_allclose(retriever.scores(query), expected, rtol=1e-5)
     assert retriever.best_documents(query, 2).tolist() == np.argsort(-np.array(expected), kind="stable")[:2].tolist()
@@ -74,7 +74,7 @@ def test_scores_follow_the_formula(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 def test_terms_in_the_same_bin_are_added() -> None:
     bins, number = hashed_counts("rain rain bush")
     assert dict(zip(bins.tolist(), number.tolist(), strict=True)) == {
-        int(murmur3([term])[0]) % BINS: count for term, count in Counter(terms("rain rain bush")).items()
+        int(murmur3([term])[0]) % BINS: count for term, count in Counter(unigrams_and_bigrams("rain rain bush")).items()
     }
 
 

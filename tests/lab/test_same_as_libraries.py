@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.cluster.vq import kmeans2
 
-from resift.encoders.kmeans import kmeans, spread_points
+from resift.encoders.kmeans import choose_initial_centroids, kmeans
 from resift.feedback.mask import adam, spherical_entropy
 
 
@@ -60,7 +60,7 @@ def test_adam_equals_torch() -> None:
 def test_kmeans_equals_scipy(size: int) -> None:
     rng = np.random.default_rng(0)
     cloud = (rng.normal(size=(300, 5)) + 4 * rng.integers(2, size=(300, 2)) @ rng.normal(size=(2, 5))).astype("f4")
-    start = spread_points(cloud, size, np.random.default_rng(3))
+    start = choose_initial_centroids(cloud, size, np.random.default_rng(3))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         expected, _ = kmeans2(cloud, cloud[start], iter=30, minit="matrix")

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from resift import WordVectors
 from resift.cli.main import main
 from resift.encoders.builders import build_model
-from resift.encoders.tables import quantized
+from resift.encoders.tables import quantize_table
 from resift.errors import BadInput, CorruptModel
 from resift.vectors.folder import write_folder
 from resift_lab.vectors.convert import convert
@@ -166,7 +166,7 @@ def test_words_instead_of_pieces(tmp_path: Path, pieces: WordVectors) -> None:
 
 
 def test_model2vec_reads_what_is_exported(tmp_path: Path, vectors: WordVectors) -> None:
-    table = quantized(vectors)
+    table = quantize_table(vectors)
     texts = [*TEXTS, " ".join(vectors.words[:9]).upper(), "ＦＩＲＥ ﬁre x²y don't A_B ΣΟΦΟΣ नमस्ते e\u0301té"]
     write_model2vec(table, tmp_path / "out")
     write_model2vec(table, tmp_path / "out")  # replaces the first

@@ -26,7 +26,7 @@ from resift_lab.training.documents import segment_counts
 from resift_lab.training.labels import class_shares, hold_out
 from resift_lab.training.options import ENTROPIES, RnBofOptions, RoBoewOptions
 from resift_lab.training.rnbof import untrained_network
-from resift_lab.training.supervised import _TrainingRun, train
+from resift_lab.training.supervised import _TrainingRun, train_on_labels
 from resift_lab.training.vocabulary import initial_vocabulary
 
 GREEK = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
@@ -73,7 +73,7 @@ def trained(table: WordVectors, corpus: tuple[list[str], list[str]]) -> Callable
 
     def get(kind: str) -> tuple[Model, dict[str, Any]]:
         if kind not in done:
-            done[kind] = train(*corpus, table, KINDS[kind])
+            done[kind] = train_on_labels(*corpus, table, KINDS[kind])
         return done[kind]
 
     return get
@@ -226,34 +226,34 @@ def test_resumed_equals_uninterrupted(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(*corpus, table, KINDS[kind], interrupt, file)
-    resumed, again = train(*corpus, table, KINDS[kind], None, file)
+        train_on_labels(*corpus, table, KINDS[kind], interrupt, file)
+    resumed, again = train_on_labels(*corpus, table, KINDS[kind], None, file)
     assert again == summary
     assert resumed.hash == whole.hash
     if (kind, stop) == ("ro-boew", 2):  # a single case suffices
         other = RoBoewOptions(**{**SMALL, "epochs": 4})
-        anew = train(*corpus, table, other, None, file)[0]
-        assert anew.hash == train(*corpus, table, other)[0].hash, "a checkpoint of another training is ignored"
+        anew, wanted = (train_on_labels(*corpus, table, other, None, path)[0] for path in (file, None))
+        assert anew.hash == wanted.hash, "a checkpoint of another training is ignored"
     file.write_bytes(b"damaged")
     with pytest.raises(BadInput, match="checkpoint is damaged"):
-        train(*corpus, table, KINDS[kind], None, file)
+        train_on_labels(*corpus, table, KINDS[kind], None, file)
 
 
 def test_seeds(table: WordVectors, corpus: tuple[list[str], list[str]]) -> None:
     quick = {**SMALL, "epochs": 1, "validation": 0}
-    hashes = [train(*corpus, table, RoBoewOptions(**quick, seed=seed))[0].hash for seed in (0, 0, 1)]
+    hashes = [train_on_labels(*corpus, table, RoBoewOptions(**quick, seed=seed))[0].hash for seed in (0, 0, 1)]
     assert hashes[0] == hashes[1] != hashes[2]
 
 
 def test_without_held_out_documents(table: WordVectors, corpus: tuple[list[str], list[str]]) -> None:
-    _, summary = train(*corpus, table, RoBoewOptions(**{**SMALL, "epochs": 2, "validation": 0}))
+    _, summary = train_on_labels(*corpus, table, RoBoewOptions(**{**SMALL, "epochs": 2, "validation": 0}))
     assert (summary["better"], summary["map11"], summary["held_out"], summary["epochs"]) == (None, {}, 0, 2)
 
 
 def test_patience_ends_training(table: WordVectors, corpus: tuple[list[str], list[str]]) -> None:
     seen: list[tuple[int, int]] = []
     options = RoBoewOptions(**{**SMALL, "epochs": 40, "patience": 1, "rate": 1e-7})
-    _, summary = train(*corpus, table, options, lambda done, total: seen.append((done, total)))
+    _, summary = train_on_labels(*corpus, table, options, lambda done, total: seen.append((done, total)))
     assert summary["epochs"] < 5
     assert seen[-1][0] == seen[-1][1]
 
@@ -264,7 +264,7 @@ def test_soft_labels(table: WordVectors, corpus: tuple[list[str], list[str]]) ->
     classes, targets = class_shares(soft)
     assert classes == ["fruit", "greek"]
     np.testing.assert_allclose(targets[:2], [[0.1, 0.9], [0.9, 0.1]], rtol=1e-6)
-    _, summary = train(texts, soft, table, KINDS["ro-boew"])
+    _, summary = train_on_labels(texts, soft, table, KINDS["ro-boew"])
     assert summary["better"]
     assert class_shares([{"a": 2}, 7])[1].tolist() == [[0, 1], [1, 0]]
 
@@ -292,16 +292,16 @@ def test_vocabulary_start(table: WordVectors) -> None:
 @pytest.mark.parametrize("labels", [["a", "a"], ["a", None], ["a", ""], ["a", {}], ["a", {"b": -1}], ["a", {"b": "x"}]])
 def test_bad_labels(table: WordVectors, labels: list[Any]) -> None:
     with pytest.raises(BadInput, match=r"have the class|document 2"):
-        train(["apple", "mango"], labels, table, KINDS["ro-boew"])
+        train_on_labels(["apple", "mango"], labels, table, KINDS["ro-boew"])
 
 
 def test_bad_corpora(table: WordVectors, corpus: tuple[list[str], list[str]]) -> None:
     with pytest.raises(BadInput, match="0 texts"):
-        train([], [], table, RoBoewOptions())
+        train_on_labels([], [], table, RoBoewOptions())
     with pytest.raises(BadInput, match="has a word vector"):
-        train(["qqq", "qqq"] * 4, ["a", "b"] * 4, table, RoBoewOptions())
+        train_on_labels(["qqq", "qqq"] * 4, ["a", "b"] * 4, table, RoBoewOptions())
     with pytest.raises(BadInput, match="codewords are more than"):
-        train(*corpus, table, RoBoewOptions())
+        train_on_labels(*corpus, table, RoBoewOptions())
 
 
 @pytest.mark.parametrize(
@@ -329,7 +329,8 @@ def test_bad_options(bad: dict[str, Any]) -> None:
 
 def test_single_and_identical_documents_of_a_class_can_be_trained(table: WordVectors) -> None:
     texts, labels = ["apple mango"] * 6 + ["theta iota"] * 6 + ["fig"], ["f"] * 6 + ["g"] * 6 + ["one"]
-    model, summary = train(texts, labels, table, RoBoewOptions(codewords=2, epochs=2, min_count=1, validation=0.5))
+    options = RoBoewOptions(codewords=2, epochs=2, min_count=1, validation=0.5)
+    model, summary = train_on_labels(texts, labels, table, options)
     assert summary["classes"] == 3
     assert np.isfinite(model.encode(texts)).all()
 

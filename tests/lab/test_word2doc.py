@@ -19,10 +19,10 @@ from resift.encoders.word2doc import CONTEXT, Word2Doc
 from resift.errors import BadInput, CorruptModel
 from resift.ingest.readers import read_records
 from resift_lab.training.options import Word2DocOptions
-from resift_lab.training.word2doc import sample_negatives, train
+from resift_lab.training.word2doc import sample_negatives, train_word2doc
 from resift_lab.training.word2doc_pairs import training_pairs
 from resift_lab.training.word2doc_report import evaluate
-from resift_lab.word2doc.documents import TitledTexts, titled_texts
+from resift_lab.word2doc.documents import TitledTexts, read_titled_texts
 from resift_lab.word2doc.keywords import NOISES
 
 SMALL = Word2DocOptions(hidden=16, epochs=2, batch=32, keywords=6, rounds=1)
@@ -48,7 +48,7 @@ def vectors() -> WordVectors:
 
 @pytest.fixture(scope="module")
 def trained(vectors: WordVectors) -> Word2Doc:
-    return train(corpus(), vectors, SMALL)[0]
+    return train_word2doc(corpus(), vectors, SMALL)[0]
 
 
 def run(*arguments: str | Path) -> Result:
@@ -81,7 +81,7 @@ def test_negatives_are_neither_target_nor_context() -> None:
 
 def test_the_exported_model_equals_the_network(vectors: WordVectors) -> None:
     torch.manual_seed(0)
-    model, _ = train(corpus(), vectors, SMALL)
+    model, _ = train_word2doc(corpus(), vectors, SMALL)
     layers = {name: np.asarray(value, np.float64) for name, value in model.layers.items()}
     query = "kalomi nerpostu"
     network, retrieved = model.separate_scores([query])
@@ -107,14 +107,14 @@ def test_word2doc_beats_the_retriever_on_typing_errors(trained: Word2Doc) -> Non
 
 def test_titles_are_trained_on(vectors: WordVectors) -> None:
     documents = corpus()
-    model, _ = train(documents, vectors, Word2DocOptions(hidden=32, epochs=30, batch=32, keywords=6, rounds=1))
+    model, _ = train_word2doc(documents, vectors, Word2DocOptions(hidden=32, epochs=30, batch=32, keywords=6, rounds=1))
     network, _ = model.separate_scores(documents.titles)
     assert (network.argmax(axis=1) == np.arange(len(documents.ids))).mean() > 0.5
     assert model.predict(documents.titles[3], 2)[0][0] == documents.ids[3]
 
 
 def test_resuming_gives_the_same_model(tmp_path: Path, vectors: WordVectors) -> None:
-    whole, _ = train(corpus(), vectors, SMALL)
+    whole, _ = train_word2doc(corpus(), vectors, SMALL)
 
     class Stop(Exception):
         pass
@@ -124,15 +124,15 @@ def test_resuming_gives_the_same_model(tmp_path: Path, vectors: WordVectors) -> 
             raise Stop
 
     with pytest.raises(Stop):
-        train(corpus(), vectors, SMALL, stop, tmp_path / "checkpoint")
-    resumed, _ = train(corpus(), vectors, SMALL, None, tmp_path / "checkpoint")
+        train_word2doc(corpus(), vectors, SMALL, stop, tmp_path / "checkpoint")
+    resumed, _ = train_word2doc(corpus(), vectors, SMALL, None, tmp_path / "checkpoint")
     assert resumed.hash == whole.hash
     others = WordVectors(vectors.words, vectors.rows() + 1)
-    anew, _ = train(corpus(), others, SMALL, None, tmp_path / "checkpoint")
-    assert anew.hash == train(corpus(), others, SMALL)[0].hash, "a checkpoint of another training is ignored"
+    anew, _ = train_word2doc(corpus(), others, SMALL, None, tmp_path / "checkpoint")
+    assert anew.hash == train_word2doc(corpus(), others, SMALL)[0].hash, "a checkpoint of another training is ignored"
     (tmp_path / "checkpoint").write_bytes(b"nothing")
     with pytest.raises(BadInput, match="checkpoint"):
-        train(corpus(), vectors, SMALL, None, tmp_path / "checkpoint")
+        train_word2doc(corpus(), vectors, SMALL, None, tmp_path / "checkpoint")
 
 
 def test_saved_and_loaded(tmp_path: Path, trained: Word2Doc) -> None:
@@ -212,9 +212,9 @@ def test_fewer_documents_than_negatives_are_refused(vectors: WordVectors) -> Non
     documents = corpus()
     few = TitledTexts(documents.ids[:20], documents.titles[:20], documents.bodies[:20])
     with pytest.raises(BadInput, match="20 documents are too few to draw 10 negatives"):
-        train(few, vectors, SMALL)
+        train_word2doc(few, vectors, SMALL)
     with pytest.raises(BadInput, match="no keywords"):
-        train(TitledTexts(["a"] * 30, [""] * 30, ["the of"] * 30), vectors, SMALL)
+        train_word2doc(TitledTexts(["a"] * 30, [""] * 30, ["the of"] * 30), vectors, SMALL)
 
 
 def test_the_commands(tmp_path: Path, vectors: WordVectors) -> None:
@@ -254,5 +254,5 @@ def test_titles_are_separated_from_bodies() -> None:
     lines = [{"_id": "a", "title": "T", "text": "x", "label": "l", "year": 7}, {"id": "b", "text": "y", "more": "z"}]
     content = "\n".join(map(json.dumps, lines)) + "\n{broken"
     records = list(read_records(io.BytesIO(content.encode()), "jsonl", None))
-    assert titled_texts(records) == TitledTexts(["a", "b"], ["T", ""], ["x", "y\nz"])
-    assert titled_texts(records[:1], "text") == TitledTexts(["a"], ["x"], ["T"])
+    assert read_titled_texts(records) == TitledTexts(["a", "b"], ["T", ""], ["x", "y\nz"])
+    assert read_titled_texts(records[:1], "text") == TitledTexts(["a"], ["x"], ["T"])

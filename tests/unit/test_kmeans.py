@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from resift.encoders.kmeans import kmeans, spread_points
+from resift.encoders.kmeans import choose_initial_centroids, kmeans
 
 
 def points(count: int = 300) -> np.ndarray:
@@ -24,7 +24,7 @@ def test_centroids_are_the_means_of_their_points() -> None:
 
 def test_initial_centroids_lie_far_apart() -> None:
     far = np.repeat(np.array([[0.0, 0], [0, 90], [90, 0]], np.float32), 50, axis=0)
-    assert {row // 50 for row in spread_points(far, 3, np.random.default_rng(0))} == {0, 1, 2}
+    assert {row // 50 for row in choose_initial_centroids(far, 3, np.random.default_rng(0))} == {0, 1, 2}
 
 
 def test_a_centroid_without_points_does_not_move() -> None:

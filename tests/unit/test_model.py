@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from resift import Model, WordVectors, build_model, load_model, load_vectors
 from resift.encoders.codebook import learn_codebook, membership
 from resift.encoders.model import Layers
-from resift.encoders.tables import build_table, quantized
+from resift.encoders.tables import build_table, quantize_table
 from resift.errors import BadInput, CorruptModel, DimensionMismatch, ModelNotFound
 from resift.text import tokenize
 from resift.vectors import compiled
@@ -93,7 +93,7 @@ def test_encode_follows_the_definition_for_any_texts(models: dict[str, Model], t
 def test_encode_with_tables_of_any_dtype(vectors: WordVectors, kind: str, pool: str) -> None:
     table = WordVectors(vectors.words, vectors.matrix, np.linspace(0.5, 2, len(vectors)))
     if kind == "int8":
-        table = quantized(table)
+        table = quantize_table(table)
     else:
         table.matrix = np.asfortranarray(table.matrix) if kind == "columns first" else table.matrix.astype(kind)
     model = Model("x", table, pool, "cosine" if pool == "mean" else "jaccard")

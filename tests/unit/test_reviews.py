@@ -18,7 +18,7 @@ from resift.embedded.database import SqliteSessionStore
 from resift.errors import BadInput, NotFound
 from resift.reranker.access.keys import Caller
 from resift.reviews import log as log_module
-from resift.reviews.log import ReviewLog, review_ids
+from resift.reviews.log import ReviewLog, list_reviews
 from resift.reviews.ranking import DocumentSet
 from resift.reviews.review import LEASE_SECONDS, MAX_LEASED, MODEL, Review
 from resift.reviews.stopping import CONFIDENCE, p_value, progress, relevant_interval
@@ -364,7 +364,7 @@ def test_reviews_are_listed_without_their_content(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(store, "scan", fail)
     monkeypatch.setattr(store, "read", fail)
-    assert review_ids(store) == [("a", "docs"), ("b", "docs")]
+    assert list_reviews(store) == [("a", "docs"), ("b", "docs")]
 
 
 def test_remains_of_a_deleted_review_are_no_part_of_a_new_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

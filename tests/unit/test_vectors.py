@@ -11,12 +11,12 @@ import pytest
 from resift import WordVectors
 from resift.arrays import batched
 from resift.encoders.known_words import known_share
-from resift.encoders.tables import build_table, quantized, weights_by_rank
+from resift.encoders.tables import build_table, quantize_table, weights_by_rank
 from resift.errors import BadInput, CorruptModel, ModelNotFound
 
 
 def test_loading_restores_what_was_saved(tmp_path: Path, vectors: WordVectors) -> None:
-    for number, original in enumerate([vectors, quantized(vectors)]):
+    for number, original in enumerate([vectors, quantize_table(vectors)]):
         loaded = WordVectors.load(original.save(tmp_path / f"v{number}"))
         assert loaded.words == original.words
         np.testing.assert_array_equal(loaded.rows(), original.rows())
@@ -27,7 +27,7 @@ def test_loading_restores_what_was_saved(tmp_path: Path, vectors: WordVectors) -
 
 def test_save_replaces_only_folders_of_word_vectors(tmp_path: Path, vectors: WordVectors) -> None:
     vectors.save(tmp_path / "v")
-    quantized(vectors).save(tmp_path / "v")
+    quantize_table(vectors).save(tmp_path / "v")
     assert WordVectors.load(tmp_path / "v").matrix.dtype == np.int8
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "thesis.txt").write_text("years")
@@ -38,7 +38,7 @@ def test_save_replaces_only_folders_of_word_vectors(tmp_path: Path, vectors: Wor
 
 
 def test_quantization_error_is_half_a_step(vectors: WordVectors) -> None:
-    small = quantized(vectors)
+    small = quantize_table(vectors)
     assert small.scales is not None
     assert (np.abs(small.rows() - vectors.rows()) <= small.scales[:, None] * 0.5001).all()
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from resift_lab.corpus import document_frequency, lucene_idf
-from resift_lab.evaluation.baselines.terms import Analyzer, Terms, english_terms
+from resift_lab.evaluation.baselines.terms import Analyzer, TermCounter, english_terms
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -49,7 +49,7 @@ class BM25:
         Returns:
             The BM25 weight of each of the V terms in each document, a sparse matrix of shape (N, V), float32.
         """
-        self.terms = Terms(documents, self.analyze)
+        self.terms = TermCounter(documents, self.analyze)
         counts = self.terms.counts(documents)
         self.idf = lucene_idf(document_frequency(counts), len(documents)).astype(np.float32)
         self.mean_length = max(float(counts.sum()) / max(1, len(documents)), 1e-9)

@@ -36,4 +36,4 @@ class DynaMaxPairs(DynaMax):
         Returns:
             Similarities from 0 to 1, shape (n,), float64.
         """
-        return np.array([self._compare(self._words(a), self._words(b)) for a, b in zip(left, right, strict=True)])
+        return np.array([self._similarity(self._words(a), self._words(b)) for a, b in zip(left, right, strict=True)])

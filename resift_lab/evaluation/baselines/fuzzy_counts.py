@@ -44,7 +44,7 @@ class FuzzyCounts:
         return self.queries(documents)
 
     def queries(self, texts: Sequence[str]) -> Floats:
-        """Compute a vector for each text, such as a query.
+        """Encode texts, such as queries, as static fuzzy bags of words.
 
         Args:
             texts: The n texts.

@@ -39,12 +39,12 @@ def english_terms(text: str) -> list[str]:
     >>> english_terms("The cost of flying")
     ['cost', 'fly']
     """
-    stem = stemmer()
+    stem = porter_stemmer()
     return [stem(word) for word in without_stop_words(text)]
 
 
 @cache
-def stemmer() -> Callable[[str], str]:
+def porter_stemmer() -> Callable[[str], str]:
     """Return a function that stems an English word by Porter's algorithm (1980).
 
     Raises:
@@ -56,7 +56,7 @@ def stemmer() -> Callable[[str], str]:
     return lru_cache(maxsize=500_000)(PorterStemmer().stem)
 
 
-class Terms:
+class TermCounter:
     """A sorted vocabulary of terms, in which each term has a column number.
 
     Args:

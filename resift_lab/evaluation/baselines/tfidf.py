@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from resift_lab.corpus import document_frequency, tfidf_idf
-from resift_lab.evaluation.baselines.terms import Analyzer, Terms
+from resift_lab.evaluation.baselines.terms import Analyzer, TermCounter
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -39,7 +39,7 @@ class TfIdf:
         Returns:
             The tf-idf vectors of the documents with V terms, a sparse matrix of shape (N, V), float32.
         """
-        self._terms = Terms(documents, self.analyze, self.min_df)
+        self._terms = TermCounter(documents, self.analyze, self.min_df)
         counts = self._terms.counts(documents)
         self._idf = tfidf_idf(document_frequency(counts), len(documents)).astype(np.float32)
         return self._weighted(counts)

@@ -34,14 +34,14 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
         # read as bytes, whose lines end at "\n" only: a file in text mode is also split at a lone carriage return
         with opener(path, "rb") as handle:
             for number, line in enumerate(handle, 1):
-                text = _decoded(line, number, path).rstrip("\r\n")
+                text = _decode_line(line, number, path).rstrip("\r\n")
                 if text.strip():
                     yield number, text
     except (OSError, EOFError, zlib.error) as error:
         raise BadInput(f"{path} cannot be read: {error}", value=str(path), expected="a UTF-8 file, or gzip") from error
 
 
-def _decoded(line: bytes, number: int, path: Path) -> str:
+def _decode_line(line: bytes, number: int, path: Path) -> str:
     """Decode a line of UTF-8 text. A byte order mark at the start of the file is removed.
 
     Args:

@@ -20,7 +20,7 @@ UNJUDGED = ("skip", "irrelevant")
 """Treatments of a hit that has no grade in the qrels: skip the hit, or judge it as irrelevant."""
 
 
-class Graded(FeedbackProtocol):
+class GradedFeedback(FeedbackProtocol):
     """A protocol in which the user judges the first hits by their grades in the qrels.
 
     Some collections have pooled judgements: their qrels also contain irrelevant documents, which other systems ranked

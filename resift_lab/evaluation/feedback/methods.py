@@ -106,8 +106,8 @@ def _classifier(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
     return bench.classifier.scores(bench.queries[query], judged, served)
 
 
-def _whitened(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
-    """Rank all N documents with Rocchio's formula in a half-whitened vector space.
+def _whitened_rocchio(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
+    """Rank all N documents by a query vector that Rocchio's formula has moved, in a half-whitened vector space.
 
     The formula moves the query vector towards the relevant and away from the irrelevant documents. Half-whitening
     divides each principal component of the vectors by the square root of its singular value.
@@ -234,7 +234,7 @@ _COMPARED = {
     "classifier": _classifier,
     "qdrant": _qdrant,
     "refit": _refit,
-    "whitened": _whitened,
+    "whitened": _whitened_rocchio,
     "rm3": _rm3,
     "more_like_this": _more_like_this,
 }

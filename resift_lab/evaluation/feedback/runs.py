@@ -52,7 +52,7 @@ def run_feedback(
     for number, method in enumerate(methods):
         tables = []
         for done, query in enumerate(queries, number * len(queries) + 1):
-            tables.append(_rounds(bench, protocol, options, method, query))
+            tables.append(_run_rounds(bench, protocol, options, method, query))
             progress(done, len(methods) * len(queries))
         metrics = np.stack(tables, axis=2)
         _check_rounds(metrics)
@@ -63,7 +63,7 @@ def run_feedback(
     return runs
 
 
-def _rounds(
+def _run_rounds(
     bench: FeedbackBench, protocol: FeedbackProtocol, options: FeedbackOptions, method: str, query: int
 ) -> NDArray[np.float64]:
     """Simulate all rounds of judging for a query. After each round, measure the new and the initial ranking.

@@ -16,7 +16,7 @@ from resift_lab.evaluation.metrics import interpolated_precision_at, map11, prec
 _TOP = 30  # number of top-ranked documents among which the user judges documents
 
 
-class SameClass(FeedbackProtocol):
+class SameClassFeedback(FeedbackProtocol):
     """An evaluation protocol on labelled documents: documents with the same label as the query are relevant.
 
     The user judges equal numbers of relevant and irrelevant documents among the first 30.
