@@ -43,7 +43,7 @@ from resift.rewriting.knowledge import LEXICAL_WORD_WEIGHT, Knowledge
 from resift.rewriting.moving import Moved, moved_clause, without_documents
 from resift.rewriting.obstacles import rescore_obstacle
 from resift.rewriting.options import Options
-from resift.rewriting.outcome import Note, Outcome, Rewritten
+from resift.rewriting.outcome import Note, Outcome, Rewritten, nothing_to_add
 from resift.rewriting.words import average_boosts, query_length, word_clauses, word_room
 
 # Expansion words keep this share of their scores in a ``hybrid`` query whose vectors do not distinguish topics, before
@@ -110,7 +110,7 @@ def _unchanged(query: Query, knowledge: Knowledge, options: Options, notes: Sequ
     reasons = notes if knowledge.feedback is not None or moves_documents else ()
     return Rewritten(
         body=query.body,
-        outcome=_outcome(reasons, knowledge) if reasons else Outcome.NOTHING_TO_ADD,
+        outcome=_outcome(reasons, knowledge) if reasons else nothing_to_add(knowledge),
         knowledge=knowledge,
         options=options,
         notes=reasons,

@@ -123,6 +123,7 @@ class Knowledge:
         documents: All judged documents of the session.
         own_fields: Knowledge about the index's own vector fields and sparse token fields.
         missing_documents: The number of judged documents that no longer exist.
+        lacks_session: Whether the marks of the session are left out, because they could not be read or not in time.
         field_types: The types of the fields of each searched index. Empty if they are unknown.
         notes: English sentences about knowledge that could not be loaded.
     """
@@ -144,6 +145,7 @@ class Knowledge:
     documents: Sequence[JudgedDocument] = ()
     own_fields: FieldKnowledge = field(default_factory=FieldKnowledge)
     missing_documents: int = 0
+    lacks_session: bool = False
     field_types: Sequence[FieldTypes] = ()
     notes: Sequence[str] = ()
 

@@ -25,6 +25,7 @@ class Outcome(Enum):
     REWRITTEN = "rewritten", ""
     IN_PART = "in_part", ""  # rewritten, but notes say that something was left out
     NOTHING_TO_ADD = "nothing_to_add", "there is nothing to add"
+    SESSION_NOT_LOADED = "session_not_loaded", "there is nothing to add without the session"
     NO_TEXT = "no_text", "the query has no text"
     NO_QUERY = "no_query", "there is no query"
     NO_HITS = "no_hits", "no hits are requested"
@@ -76,6 +77,15 @@ class Note(NamedTuple):
     detail: object = ""
 
 
+def nothing_to_add(knowledge: Knowledge) -> Outcome:
+    """Return the outcome of a search that stays as it came, because no knowledge of the session applies to it.
+
+    Args:
+        knowledge: The knowledge about the search.
+    """
+    return Outcome.SESSION_NOT_LOADED if knowledge.lacks_session else Outcome.NOTHING_TO_ADD
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rewritten:
     """A rewritten search body.
@@ -112,7 +122,12 @@ class Rewritten:
 
         Only then may a trained reranker reorder them. The value is also True if there was nothing to rewrite.
         """
-        return self.is_scored or (self.outcome is Outcome.NOTHING_TO_ADD and not self.in_place)
+        return self.is_scored or self.had_nothing_to_add
+
+    @property
+    def had_nothing_to_add(self) -> bool:
+        """Whether the search could have been rescored, but its session has learned nothing for it or was not loaded."""
+        return not self.in_place and self.outcome in (Outcome.NOTHING_TO_ADD, Outcome.SESSION_NOT_LOADED)
 
     @property
     def is_reranked(self) -> bool:

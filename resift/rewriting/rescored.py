@@ -38,7 +38,7 @@ from resift.rewriting.clauses import (
 from resift.rewriting.knowledge import Knowledge
 from resift.rewriting.obstacles import rescore_obstacle
 from resift.rewriting.options import Options
-from resift.rewriting.outcome import Note, Outcome, Rewritten
+from resift.rewriting.outcome import Note, Outcome, Rewritten, nothing_to_add
 from resift.rewriting.similarity import nearest_clauses, similarity_clause
 from resift.rewriting.words import (
     average_boosts,
@@ -80,7 +80,7 @@ def rewrite_rescored(query: Query, knowledge: Knowledge, options: Options) -> Re
         return Rewritten(body=body or query.body, outcome=obstacle, knowledge=knowledge, options=options, notes=notes)
     body = rewriter.with_stages()
     if body is None:
-        outcome = Outcome.NOTHING_TO_ADD if rewriter.may_change_query else Outcome.TOO_MANY_CLAUSES
+        outcome = nothing_to_add(knowledge) if rewriter.may_change_query else Outcome.TOO_MANY_CLAUSES
         return Rewritten(body=query.body, outcome=outcome, knowledge=knowledge, options=options)
     return Rewritten(
         body=body,

@@ -739,7 +739,7 @@ def _marked_if_unchanged(query: Query, rewritten: Rewritten) -> Body:
         query: The parsed search body.
         rewritten: The rewritten search.
     """
-    if rewritten.outcome is Outcome.NOTHING_TO_ADD and not rewritten.in_place:
+    if rewritten.had_nothing_to_add:
         return {**rewritten.body, "query": marked_query(query)}
     return rewritten.body
 

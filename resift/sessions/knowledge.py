@@ -248,15 +248,15 @@ class KnowledgeLoader:
             ResiftError: If the engine failed.
         """
         search = _SessionSearch(info, options, needs, headers)
-        judgements, notes = self._judgements(search)
+        judgements, notes, is_read = self._judgements(search)
         if judgements and self.loader.is_running:
             key = search.key(judgements)
             work = partial(self._fill_caches, search, judgements)
             patience = _PATIENCE_OF_PIPELINES if options.through_cluster else _PATIENCE
             if self._loaded.get(key) is None and not self.loader.load(key, work, patience):
-                judgements, notes = [], [*notes, "the session is still being loaded"]
+                judgements, notes, is_read = [], [*notes, "the session is still being loaded"], False
         knowledge = self._knowledge(search, judgements)
-        return replace(knowledge, notes=[*notes, *knowledge.notes])
+        return replace(knowledge, lacks_session=not is_read, notes=[*notes, *knowledge.notes])
 
     def warm(self, info: IndexInfo, options: Options, needs: Needs, headers: Headers = None) -> None:
         """Fill the caches from which :meth:`load` takes the knowledge about a session.
@@ -271,7 +271,7 @@ class KnowledgeLoader:
             ResiftError: If the engine failed.
         """
         search = _SessionSearch(info, options, needs, headers)
-        judgements, _ = self._judgements(search)
+        judgements, *_ = self._judgements(search)
         if judgements:
             self._fill_caches(search, judgements)
 
@@ -313,16 +313,17 @@ class KnowledgeLoader:
         notes = [] if own_fields.vectors or own_fields.tokens else unreadable_note(documents)
         return replace(knowledge, missing_documents=max(0, missing), own_fields=own_fields, notes=notes)
 
-    def _judgements(self, search: _SessionSearch) -> tuple[list[Judgement], list[str]]:
+    def _judgements(self, search: _SessionSearch) -> tuple[list[Judgement], list[str], bool]:
         """Read the relevance judgements of a session, and the judgements derived from the clicks of its user.
 
         Args:
             search: The search, whose options name the session and the user.
 
         Returns:
-            The judgements, at most one for each document, and warnings for the user about data that could not be read.
+            The judgements, at most one for each document, warnings for the user about data that could not be read, and
+            whether the marks of the session could be read.
         """
-        options, notes = search.options, list[str]()
+        options, notes, is_read = search.options, list[str](), True
         stored = None
         try:
             if options.session is not None:
@@ -330,6 +331,7 @@ class KnowledgeLoader:
         except SessionsUnavailable as error:
             log.warning("Searching without the session: %s", error.message)
             notes.append(error.message)
+            is_read = False
         judgements = [] if stored is None else stored.effective_judgements
         clicked: list[Judgement] = []
         client = options.client or options.session
@@ -343,7 +345,7 @@ class KnowledgeLoader:
         # A mark says more about a document than a click.
         marked = {(judgement.index, judgement.document) for judgement in judgements}
         clicked = [judgement for judgement in clicked if (judgement.index, judgement.document) not in marked]
-        return effective_judgements([*clicked, *judgements]), notes
+        return effective_judgements([*clicked, *judgements]), notes, is_read
 
     def _is_searched(self, index: str, info: IndexInfo, headers: Headers) -> bool:
         """Return whether documents that were judged in an index can be hits of a search.

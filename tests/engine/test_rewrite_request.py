@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import threading
 from collections import Counter
 from typing import Any
 
@@ -25,6 +26,7 @@ from resift.reranker import Config, create_app, queueing
 from resift.reranker.access.keys import KeyFile
 from resift.rewriting.options import options_in
 from resift.rewriting.outcome import Outcome
+from resift.sessions.loading import THREADS
 
 QUERY = {"match": {"text": "fire"}}
 BY_SENTENCE = {outcome.english: outcome.code for outcome in Outcome}
@@ -267,6 +269,34 @@ def test_a_body_without_options_comes_back_as_it_was_written(
     engine.client.indices.delete(index=index)
     assert body in answer.text
     assert answer.get_json()["resift"]["outcome"] == "nothing_to_add"
+
+
+@pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)
+def test_a_search_says_that_its_session_is_not_loaded_yet(
+    client: FlaskClient, engine: OpenSearchEngine, index: str
+) -> None:
+    for id, text in (("1", "forest fire"), ("2", "gun fire")):
+        engine.client.index(index=index, id=id, body={"text": text}, refresh=True)
+    body = {"query": {"match": {"text": "fire"}}, "ext": {"resift": {"session": "a"}}}
+    post(client, "/v1/feedback", session="a", index=index, query="fire", relevant=["1"])
+    loader = client.application.extensions["resift"].knowledge.loader
+    loader.start()
+    release = threading.Event()
+    busy = [loader.submit(number, lambda: release.wait(60)) for number in range(THREADS)]
+    try:
+        answer = post(client, "/v1/rewrite", index=index, body=body)["resift"]
+    finally:
+        release.set()
+    assert answer == {
+        "rewritten": False,
+        "outcome": "session_not_loaded",
+        "reason": "there is nothing to add without the session; the session is still being loaded",
+    }
+    assert rewrites(client)["session_not_loaded"] == 1
+    for call in busy:
+        call.result(60)
+    assert post(client, "/v1/rewrite", index=index, body=body)["resift"]["outcome"] == "rewritten"
+    engine.client.indices.delete(index=index)
 
 
 def test_what_is_no_body_is_refused(client: FlaskClient, filled: str) -> None:
