@@ -81,7 +81,7 @@ def rewrite(
     logged, so that OpenSearch answers the search as it would without Resift:
 
     - The service does not answer in time, or fails, or the answer is not from Resift's service.
-    - The session's id or an option is malformed.
+    - The session's id, an option, ``timeout`` or ``key`` is malformed.
     - The index does not exist, or is not served.
 
     Args:

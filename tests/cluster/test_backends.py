@@ -81,7 +81,12 @@ def backend(opensearch_url: str, tmp_path_factory: pytest.TempPathFactory) -> It
     with serving(folder, "--engine", opensearch_url, "--workers", "1", RESIFT_STORE="sessions.db") as server:
         marks = {"session": "anna", "index": "papers", "query": "wing nose", "relevant": ["heat"]}
         assert server.request("POST /v1/feedback", marks).status == 200
-        yield Backend(client, opensearch_url, server)
+        backend = Backend(client, opensearch_url, server)
+        # A search waits 0.3 seconds for its session to be loaded, which takes longer on a busy machine.
+        assert until(
+            lambda: resift.rewrite("papers", BODY, session="anna", url=backend.service, timeout=PATIENT) is not BODY
+        )
+        yield backend
     client.indices.delete(index="papers")
     client.http.delete("/_search/pipeline/normalized")
     client.close()
