@@ -77,7 +77,7 @@ class StaticQueries(Model):
 
     @property
     def _can_encode_short(self) -> bool:
-        """True, because the centre is added to the mean of the word vectors."""
+        """True, because a vector is the mean of word vectors plus a constant, the centre."""
         return True
 
     def _encode(self, texts: Sequence[str]) -> Floats:

@@ -90,6 +90,10 @@ class LargeSet(ReviewDocuments):
 
         The loaded documents are first replaced with other documents if too few of them are unread, if a relevant
         document is not loaded, or if the number of relevant documents has grown much since they were loaded.
+
+        Args:
+            labels: The judgements to learn from, with True for relevant documents.
+            read: The ids of the documents to leave out because they have been read.
         """
         unread = sum(id not in read for id in self._loaded.ids)
         relevant = {id for id, label in labels.items() if label}

@@ -88,6 +88,10 @@ class LazySet(ReviewDocuments):
         """Return the ids of the documents that nobody has read yet, most likely relevant first.
 
         The documents are loaded first, if they are not loaded yet.
+
+        Args:
+            labels: The judgements to learn from, with True for relevant documents.
+            read: The ids of the documents to leave out because they have been read.
         """
         ranked = self.load().ranked(labels, read)
         self._on_load()  # a large set may have loaded other documents

@@ -109,7 +109,12 @@ class DocumentSet(ReviewDocuments):
         return {id: self.text(id) for id in ids if id in self.places}
 
     def ranked(self, labels: Mapping[str, bool], read: Collection[str] = ()) -> list[str]:
-        """Return the ids of the documents that nobody has read yet, most likely relevant first."""
+        """Return the ids of the documents that nobody has read yet, most likely relevant first.
+
+        Args:
+            labels: The judgements to learn from, with True for relevant documents.
+            read: The ids of the documents to leave out because they have been read.
+        """
         known = ({id: label for id, label in labels.items() if id in self.places}, frozenset(read))
         if self._cached_ranking is None or self._cached_ranking[0] != known:
             self._cached_ranking = (known, self._order(*known))

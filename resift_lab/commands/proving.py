@@ -176,7 +176,7 @@ def read_log(engine: Engine, index: str, source: LogSource) -> tuple[Sample, Rep
     settings = service_settings()
     actions = read_actions(settings.ubi_actions)
     sample, queries = _draw_sample(source, actions)
-    documents = _look_up_documents(engine, index, sample.objects(queries), source.id_field)
+    documents = _look_up_documents(engine, index, sample.document_references(queries), source.id_field)
     log = ReplayLog(
         index=index,
         queries=queries,
@@ -415,5 +415,5 @@ class _FixedClicks(Clicks):
         self.judged: list[Judgement] = []
 
     def judgements(self, client: str, index: str, headers: Headers = None) -> list[Judgement]:
-        """Return ``judged``. All arguments are ignored."""
+        """Return the judgements in the attribute ``judged``, whatever the arguments are."""
         return self.judged

@@ -355,7 +355,7 @@ def unseen_queries(system: System, collection: Collection) -> tuple[Collection, 
     Returns:
         The collection, and the number of its queries that the system was trained on.
     """
-    trained_on = set(getattr(system, "seen", ()))
+    trained_on = set(getattr(system, "training_fingerprints", ()))
     new = [position for position, mark in enumerate(fingerprints(collection.queries)) if mark not in trained_on]
     count = len(collection.queries) - len(new)
     return (with_queries(collection, new) if count and new else collection), count

@@ -25,7 +25,7 @@ class System(Protocol):
     - ``table``: its word vectors.
     - ``alpha`` and ``max_alpha``: the weights of its similarity relative to BM25, without feedback and with much
       feedback.
-    - ``seen``: fingerprints (short hashes) of the queries that it was trained on.
+    - ``training_fingerprints``: fingerprints (short hashes) of the queries that it was trained on.
     - ``note``: a warning for the user, which ``fit`` sets.
 
     Attributes:
@@ -78,7 +78,7 @@ class Encoder:
         self.alpha, self.max_alpha = alpha, max_alpha
 
     @property
-    def seen(self) -> Sequence[str]:
+    def training_fingerprints(self) -> Sequence[str]:
         """Fingerprints (short hashes) of the queries that the word vectors were trained on, if there are any."""
         return () if self.table is None else fingerprints_in(self.table.info)
 

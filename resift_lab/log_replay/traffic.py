@@ -43,7 +43,7 @@ class Sample:
         """The events of all clients in the sample."""
         return [event for events in self.events_by_client.values() for event in events]
 
-    def objects(self, queries: Mapping[str, UbiQuery]) -> set[Object]:
+    def document_references(self, queries: Mapping[str, UbiQuery]) -> set[Object]:
         """Return the references to all documents of the sample: those of its events, and the hits that it shows.
 
         Args:

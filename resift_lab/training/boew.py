@@ -264,14 +264,14 @@ def cluster_entropy(
     This is the training loss. Documents belong to each cluster to a certain degree, depending on their distance from
     its centre.
 
-    The entropy is -1/N · Σ h_jk · log p_jk, with these symbols:
+    With N documents and these symbols, the entropy is -1/N · Σ h_jk · log p_jk over all classes and clusters:
 
     - π_ij: the share of class j in document i
     - w_ik: the membership of document i in cluster k
     - h_jk = Σ_i π_ij · w_ik: the weight of class j in cluster k
     - p_jk = h_jk / Σ_i w_ik: the share of class j in cluster k
 
-    With ``tied`` clusters, the loss is -1/N · Σ π_ij · log w_ij instead.
+    With ``tied`` clusters, each of which belongs to a class, the loss is -1/N · Σ π_ij · log w_ij instead.
 
     Args:
         vectors: The vectors s of N documents, shape (N, K).

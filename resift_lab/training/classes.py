@@ -63,11 +63,15 @@ def train_classes(
         progress: A function that is called with the number of finished trainings and their total number.
 
     Returns:
-        The trained model, and a summary of the training: ``documents``, ``classes``, ``words`` with a weight, the
-        chosen ``weight`` and ``temperature``, the number of ``held_out`` documents of the cross-validation, and
-        ``map11``, their mean average precision (0 to 1) as queries: with the vectors of the encoder (``vectors``), by
-        the classifier on words (``words``), and by both (``trained``). ``better`` tells whether ``trained`` is above
-        ``vectors``, or is None if no document could be held out.
+        The trained model, and a summary of the training with these entries:
+
+        - ``documents``, ``classes``, ``words``: the numbers of documents, of classes, and of words with a weight.
+        - ``weight``, ``temperature``: the constants that cross-validation has chosen.
+        - ``held_out``: the number of documents that were held out in the cross-validation.
+        - ``map11``: the mean average precision (0 to 1) of searches in which held-out documents are queries for
+          documents of their class. There is a value for the vectors of the encoder (``vectors``), for the classifier on
+          words (``words``), and for the trained model (``trained``).
+        - ``better``: whether the value of ``trained`` is above that of ``vectors``. None if no document was held out.
 
     Raises:
         BadInput: If the numbers of texts and labels differ, a label is invalid, or the vectors of the encoder are not

@@ -14,7 +14,7 @@ from resift.errors import BadInput
 
 
 class DynaMaxPairs(DynaMax):
-    """A baseline that compares sentences by :class:`resift.encoders.dynamax.DynaMax`."""
+    """A baseline that compares two sentences by the DynaMax similarity, from the vectors of all their words."""
 
     def fit(self, documents: Sequence[str]) -> Floats:
         """Raise an error, because DynaMax compares pairs of sentences and has no vectors of single documents.

@@ -60,8 +60,8 @@ class LateInteractionSystem:
         self.similarity: Any = self._compare
 
     @property
-    def seen(self) -> Sequence[str]:
-        """Hashes of the queries that the reranker was trained on."""
+    def training_fingerprints(self) -> Sequence[str]:
+        """Fingerprints (short hashes) of the queries that the reranker was trained on."""
         return () if self.model is None else fingerprints_in(self.model.info)
 
     @property
