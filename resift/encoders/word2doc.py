@@ -68,10 +68,10 @@ _READ_WORDS = 2000
 
 
 def text_keys(texts: Sequence[str]) -> NDArray[np.uint64]:
-    """Return a key for each text, by which a document is recognised.
+    """Return a hash of the words of each text, by which a document is recognised.
 
-    The key is a hash of the words in alphabetical order. It does not depend on the order of fields, on punctuation or
-    on case.
+    The words are hashed in alphabetical order. The hash does not depend on the order of fields, on punctuation or on
+    case.
 
     Args:
         texts: The texts of n documents.

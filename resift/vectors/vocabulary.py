@@ -108,17 +108,17 @@ class Vocabulary:
         Related words are the words of the index with the nearest word vectors. They are added to the query so that it
         matches more documents.
 
-        A query matches enough documents if half of its words, weighted by their inverse document frequency (idf), occur
-        together in ten documents or in a fiftieth of the index. The number of documents is extrapolated from the
-        sample. If this share of the words is less than half, but at least three tenths, the related words get lower
-        weights.
+        The weights of the related words depend on the largest share of the query's words that occur together in enough
+        documents, as estimated from the sample. The share counts words by their inverse document frequency. From a
+        share of 0.5 on, the query needs no related words. From 0.3 to 0.5, the related words get low weights, and below
+        0.3 high weights.
 
         Args:
             text: The query text.
 
         Returns:
-            By word of the query, its related words with their weights in (0, 1), nearest first. Empty if the query
-            matches enough documents, or has too many words.
+            For each word of the query, its related words with their weights in (0, 1), best first. Empty if the query
+            needs no related words, or has too many words.
         """
         words = [word for word in dict.fromkeys(tokenize(text)) if word not in FUNCTION_WORDS]
         known = [word for word in words if _is_content_word(word) and self.table.index[word] >= 0]
@@ -143,9 +143,9 @@ class Vocabulary:
         """Return the largest share of a query's words, from 0 to 1, that enough documents contain together.
 
         For example, the share for "fast train japan" is about two thirds if enough documents contain two of the words,
-        but too few documents contain all three. About 2 % of the indexed documents are enough, and never more than
-        :data:`ENOUGH_DOCUMENTS`. They are counted in the sample. Words are weighted by their inverse document
-        frequency.
+        but too few documents contain all three. Two percent of the indexed documents are enough, and so are
+        :data:`ENOUGH_DOCUMENTS` documents. Their number is estimated from the sample. Words are weighted by their
+        inverse document frequency.
 
         The share is 1 if no word of the query occurs in the sample or has a vector, because related words cannot help
         such a query.
@@ -169,7 +169,10 @@ class Vocabulary:
         return float(np.partition(matched, -enough)[-enough]) / total_idf + 1e-9
 
     def _nearest_words(self, word: str, vector: Floats, context: Floats, scores: Floats) -> Iterator[tuple[str, float]]:
-        """Yield the words that are nearest to a query word, with their cosine similarities, nearest first.
+        """Yield the words that are nearest to a query word, with their cosine similarities to this word.
+
+        The words are in the order of their similarity to the query word, plus 0.3 times their similarity to the whole
+        query, largest first.
 
         Args:
             word: The query word.

@@ -72,21 +72,21 @@ def alpha_from_beta(beta: float) -> float:
     return beta / (1 + beta)
 
 
-def discount_alpha(alpha: float, known: float | None, strength: float = 1.0) -> float:
+def discount_alpha(alpha: float, known_share: float | None, strength: float = 1.0) -> float:
     """Reduce the weight of the similarity for a query with words that the model does not know.
 
-    The factor beta (see :func:`beta_from_alpha`) is multiplied by ``known`` squared, because only the engine can match
-    unknown words. A model thus does little harm to texts in a language that it does not know. The square was chosen in
-    experiments with pages in seven languages other than English.
+    The factor beta (see :func:`beta_from_alpha`) is multiplied by the square of ``known_share``, because only the
+    engine can match unknown words. A model thus does little harm to texts in a language that it does not know. The
+    square was chosen in experiments with pages in seven languages other than English.
 
     Args:
         alpha: Weight of the similarity, from 0 to 1.
-        known: Share of the query's words that its vector represents, from 0 to 1. If None, only ``strength`` changes
-            the weight.
+        known_share: Share of the query's words that its vector represents, from 0 to 1. If None, only ``strength``
+            changes the weight.
         strength: Additional factor of beta. By default 1.
 
     Returns:
         The reduced alpha.
     """
-    factor = strength if known is None else strength * known**2
+    factor = strength if known_share is None else strength * known_share**2
     return alpha if factor == 1 else alpha_from_beta(beta_from_alpha(alpha) * factor)
