@@ -4,6 +4,8 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Packages are only installed if their hashes are in the lock file. Resift is built with the setuptools in that lock file.
 # Python compiles a module when it is first imported. Most of the installed modules never are.
 LOCKED := $(PIP) --no-compile --require-hashes -r
+# Print the lines of one package in a lock file.
+lines = sed -n '/^$(1)==/,/[^\]$$/p' requirements.lock
 RESIFT := $(PIP) --no-deps --no-build-isolation
 SERVE ?= 1
 ENGINE ?= sqlite
@@ -139,7 +141,7 @@ chart: $(SCHEMAS)
 # kubeconform would resolve references relative to it.
 $(SCHEMAS): requirements.lock
 	rm -rf build/kubernetes && mkdir -p build/kubernetes
-	sed -n '/^kubernetes-validate==/,/[^\]$$/p' requirements.lock > build/kubernetes/requirements.txt
+	$(call lines,kubernetes-validate) > build/kubernetes/requirements.txt
 	$(PYTHON) -m pip install --quiet --no-deps --target build/kubernetes --require-hashes -r build/kubernetes/requirements.txt
 	sed -i 's|"$$id"|"$$comment"|; s|"/api/_definitions|"_definitions|' $@/*.json
 
@@ -165,8 +167,12 @@ sbom: .venv/release
 	$(RESIFT) -e .
 	touch $@
 
+# uv installs these 7 GB in about a minute. pip needs two to three minutes. uv does not read the configuration of pip: name
+# another package index by UV_DEFAULT_INDEX.
 .venv/dev: .venv/core requirements.lock
-	$(LOCKED) requirements.lock
+	mkdir -p build && $(call lines,uv) > build/uv.txt
+	$(LOCKED) build/uv.txt
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
 	touch $@
 
 .venv/release: .venv/core requirements-release.lock
