@@ -67,6 +67,10 @@ def test_the_page_of_models(terminal: Terminal, here: Path, client: OpenSearch, 
     index_vectors(client, texts[:60], here / "DIR")
     save_static_model(here / "potion-base-8M", teacher)
     shutil.copy(next(wordllama().glob("*.whl")), here)
+    # Adapting all packaged vectors once, for an index, is enough.
+    save_vectors(here / "words", [record["text"] for record in texts])
+    small = {options: f"{options} --vectors words" for options in ("--set temperature=0.5", "--set mixed=true")}
+    terminal.replaced = {**terminal.replaced, **small}
     terminal.run_page(
         "models.md",
         left_out={"pip install": "the extra is installed", "pip download": "runs once for all runs of the tests"},
@@ -216,6 +220,10 @@ def test_the_page_of_measurements(terminal: Terminal, here: Path, client: OpenSe
     assert terminal.run("resift index docs.jsonl --index news")[0] == 0
     open_session_store(str(here / "sessions.db"), "").close()  # as resift serve does when it starts
     write_clicks(here / "log.csv", records, opensearch_url)
+    # With all packaged vectors, adapting takes most of the time. docs/conversations.md adapts them.
+    save_vectors(here / "words", [record["text"] for record in records])
+    small = {options: f"{options} --vectors words" for options in ("eval feedback FOLDER", "--turns FOLDER")}
+    terminal.replaced = {**terminal.replaced, **small}
     # 40 searches are too few to find better constants
     terminal.run_page("measure.md", statuses={"resift tune news ubi": 3, "resift tune news FOLDER": 3})
     (here / "DIR").symlink_to(here / "FOLDER")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from opensearchpy import OpenSearch
 from page_commands import DOCS, Terminal, blocks, words_of
-from page_files import write_lines
+from page_files import save_vectors, write_lines
 from ports import free_port
 from served import serving
 from tiny_transformer import save_sentence_transformer
@@ -78,6 +78,7 @@ def corpus(here: Path) -> None:
     """Write the files that the page names to the working directory."""
     rng, made = random.Random(2), documents()
     write_lines(here / "docs.jsonl", made)
+    save_vectors(here / "words", [document["text"] for document in made])
     write_lines(here / "pictures.jsonl", pictures())
     questions, judgements = [], ["query-id\tcorpus-id\tscore"]
     for number in range(4 * len(made)):
@@ -136,6 +137,10 @@ def terminal(corpus: None, opensearch_url: str, monkeypatch: pytest.MonkeyPatch)
         "http://localhost:9200": opensearch_url,
         "127.0.0.1:8080": service,
         "resift install": f"resift install --service http://{service}",
+        # With all packaged vectors, these commands would take ten times as long. `resift train emboost` without
+        # network=fcrr still trains with them.
+        "layers=0.5 resift-en": "layers=0.5 words",
+        "--set network=fcrr": "--set network=fcrr --vectors words",
     }
     with terminal.stack:
         yield terminal
