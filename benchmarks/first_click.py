@@ -1,9 +1,11 @@
 """Measure other ways to choose the expansion words of a session, with simulated clicks and with marks.
 
-    RESIFT_DATA=… python benchmarks/first_click.py [COLLECTION...]
+    RESIFT_DATA=… python benchmarks/first_click.py [COLLECTION...] [--hybrid]
 
-No cluster is needed: hits are ranked by BM25, as in an index without vectors, over title and text together. Users see
-the first ten hits:
+No cluster is needed: hits are ranked by BM25, as in an index without vectors, over title and text together. With
+``--hybrid``, hits are ranked as in the ``hybrid`` searches of benchmarks/hybrid.py, with min-max normalisation and
+vectors from all-MiniLM-L6-v2. For a collection without stored vectors, $RESIFT_ST must name a folder of this model.
+Users see the first ten hits:
 
 - ``clicks``: The user looks at the hit at rank r with the probability 1 / √r, and clicks one to three of these hits,
   relevant ones first. One click in ten is on an irrelevant hit. Hits above the lowest click that the user looked at but
@@ -16,8 +18,15 @@ The ways are
 - ``titles``: words of titles have twice the weight in relevant documents.
 - ``stronger``: all expansion words have 1.5 times the weight.
 - ``near``: weights are multiplied by 1/2 + the largest cosine of the word and a word of the query.
-- ``DIY``: the 25 words of the relevant documents with the largest tf · idf, which count as the query's own words.
+- ``DIY``: the 25 words of the relevant documents with the largest tf · idf, which count as the query's own words in
+  other documents that contain three tenths of the 25 words, as in ``more_like_this``.
 - ``Bo1``: the 60 words of the relevant documents with the largest weight of the Bose-Einstein model (Amati 2003).
+
+With ``--hybrid``, all ways move the query vector, too. DIY and Bo1 move it by Rocchio's formula, as in
+benchmarks/held_out.py. The default, DIY and Bo1 are compared with a single other way:
+
+- ``broader``: up to 40 expansion words with 1.2 times the weight. The vector moves half of the way with the evidence
+  1.5 instead of 0.6. These constants were chosen on the collections TUNED_ON.
 
 The table shows the gain in nDCG@10 x 100 of the hits that were not clicked or marked, with a 95 % bootstrap interval
 over queries, and the share of queries that lose more than 5. In the means, all collections count alike. For the
@@ -33,13 +42,21 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from hybrid import CONDENSED, residual
+from held_out import IRRELEVANT_WEIGHT, RELEVANT_WEIGHT
+from hybrid import CONDENSED, residual, vectors_of
+from hybrid import DEPTH as LIST_LENGTH
 from numpy.typing import NDArray
 
+from resift.embedded.analysis import terms_of
 from resift.feedback.expansion import expansion_terms
+from resift.feedback.feedback import Feedback
+from resift.feedback.field_feedback import FieldFeedback, blend_queries, evidence_share
+from resift.feedback.ridge import Background
 from resift.rewriting.knowledge import LEXICAL_WORD_WEIGHT
 from resift.rewriting.words import query_length
 from resift.sessions.samples import MAX_EXPANSION_WORDS, SMALLEST_WEIGHT
@@ -51,11 +68,16 @@ from resift_lab.evaluation.data import read_collection
 
 TUNED_ON = ("cranfield", "cisi", "medline", "vaswani", "chorus")
 HELD_OUT = ("cacm", "dl19-pool", "csfcube")
-WAYS = ("default", "titles", "stronger", "near", "DIY", "Bo1")
 USERS = ("clicks", "1", "2", "10")
 PAGE, DEPTH, LOSS, DRAWS = 10, 500, -5, 1000
 CLICKING_USERS, WRONG_CLICKS = 3, 0.1
-TITLE_FACTOR, STRONGER = 2.0, 1.5
+TITLE_FACTOR = 2.0
+WORD_FACTORS = {"stronger": 1.5, "broader": 1.2}
+LIKE_SHARE = 0.3  # default of ``minimum_should_match`` in ``more_like_this``
+BROADER_WORDS, BROADER_HALF_EVIDENCE = 40, 1.5
+BACKGROUND = 300  # random documents that Resift compares with the judged documents
+# See docs/rewriting.md, "Requests that rank by meaning already".
+SMALLEST_WORD_SHARE, REJECTING_GRADE, REJECTED_FACTOR = 0.3, -0.5, 0.001
 Judged = list[tuple[str, float]]
 Scores = NDArray[np.float64]
 
@@ -65,10 +87,15 @@ class Searched:
 
     Args:
         folder: The folder of the collection in BEIR's layout.
+
+    Attributes:
+        ways: The ways to use judgements.
     """
 
+    ways: tuple[str, ...] = ("default", "titles", "stronger", "near", "DIY", "Bo1")
+
     def __init__(self, folder: Path) -> None:
-        collection = read_collection(folder)
+        self.collection = collection = read_collection(folder)
         self.queries, self.documents = collection.queries, collection.documents
         self.grades = [
             {collection.document_ids[row]: grade for row, grade in grades.items()} for grades in collection.grades
@@ -78,7 +105,7 @@ class Searched:
             self.titles = {document["_id"]: document.get("title") or "" for document in map(json.loads, lines)}
         self.ids = list(collection.document_ids)
         self.rows = {id: row for row, id in enumerate(self.ids)}
-        self.bm25, self.table = BM25(), load_vectors()
+        self.bm25, self.table = BM25(analyze=partial(terms_of, analyzer="english")), load_vectors()
         self.weights = self.bm25.fit(self.documents).tocsc()
         self.counts = self.bm25.terms.counts(self.documents)
         self.documents_with = np.asarray((self.counts > 0).sum(axis=0)).ravel()
@@ -101,23 +128,45 @@ class Searched:
         return np.zeros(len(self.bm25.idf))
 
     def hits(self, query: int, judged: Judged, way: str) -> list[str]:
-        """Return the hits of a query, best first, whose order follows judgements in one of WAYS."""
+        """Return the hits of a query, best first, whose order follows judgements in one of :attr:`ways`."""
         own = self.terms({self.queries[query]: 1.0})
         scores = self.scores(own)
-        relevant = [self.rows[id] for id, grade in judged if grade > 0]
-        irrelevant = [self.rows[id] for id, grade in judged if grade < 0]
-        hits = np.argsort(-scores, kind="stable")[: min(DEPTH, int((scores > 0).sum()))]
+        relevant = self.rows_of(judged, 1)
+        hits = first_rows(scores, DEPTH)
         if relevant and way in ("DIY", "Bo1"):
-            counts = np.asarray(self.counts[relevant].sum(axis=0)).ravel()
-            terms = own + self._like_terms(counts) if way == "DIY" else own / own.max() + self._bo1_terms(counts)
-            scores = self.scores(terms)
-            hits = np.argsort(-scores, kind="stable")[: min(DEPTH, int((scores > 0).sum()))]
+            hits = first_rows(self.expanded_scores(own, relevant, way), DEPTH)
         elif relevant:
-            added = self.scores(self.terms(self._words(query, judged, way)))
-            added[irrelevant] = 0
-            scores = scores + LEXICAL_WORD_WEIGHT * query_length(self.queries[query]) * added
+            scores = scores + self.added_scores(query, judged, way)
             hits = hits[np.argsort(-scores[hits], kind="stable")]
         return [self.ids[row] for row in hits]
+
+    def rows_of(self, judged: Judged, sign: int) -> list[int]:
+        """Return the rows of the documents whose grades have a sign."""
+        return [self.rows[id] for id, grade in judged if grade * sign > 0]
+
+    def expanded_scores(self, own: Scores, relevant: Sequence[int], way: str) -> Scores:
+        """Return the scores of all documents, shape (N,), for a query that DIY or Bo1 has expanded.
+
+        Args:
+            own: The term weights of the query.
+            relevant: The rows of the relevant documents, whose terms expand the query.
+            way: ``DIY`` or ``Bo1``.
+        """
+        counts = np.asarray(self.counts[relevant].sum(axis=0)).ravel()
+        if way == "Bo1":
+            return self.scores(own / max(own.max(), 1.0) + self._bo1_terms(counts))
+        like = self._like_terms(counts)
+        columns = np.flatnonzero(like)
+        matched = np.asarray((self.counts[:, columns] > 0).sum(axis=1)).ravel()
+        likeness = np.where(matched >= int(LIKE_SHARE * len(columns)), self.scores(like), 0)
+        likeness[relevant] = 0
+        return self.scores(own) + likeness
+
+    def added_scores(self, query: int, judged: Judged, way: str) -> Scores:
+        """Return the scores that Resift's expansion words add to all documents, shape (N,)."""
+        added = self.scores(self.terms(self._words(query, judged, way)))
+        added[self.rows_of(judged, -1)] = 0
+        return LEXICAL_WORD_WEIGHT * query_length(self.queries[query]) * added
 
     def _words(self, query: int, judged: Judged, way: str) -> dict[str, float]:
         bags = []
@@ -130,9 +179,9 @@ class Searched:
             candidates = {word: weight * self._nearness(word, query) for word, weight in candidates.items()}
         values = {word: weight * self._usefulness(word) for word, weight in candidates.items()}
         best = sorted((word for word in values if values[word] > 0), key=lambda word: -values[word])
-        best = best[:MAX_EXPANSION_WORDS]
+        best = best[: BROADER_WORDS if way == "broader" else MAX_EXPANSION_WORDS]
         smallest = SMALLEST_WEIGHT * max((candidates[word] for word in best), default=0)
-        factor = STRONGER if way == "stronger" else 1.0
+        factor = WORD_FACTORS.get(way, 1.0)
         return {word: factor * candidates[word] for word in best if candidates[word] >= smallest}
 
     def _usefulness(self, word: str) -> float:
@@ -165,6 +214,80 @@ class Searched:
         largest = np.argsort(-values)[:60]
         terms[largest] = values[largest] / values.max()
         return terms
+
+
+class HybridSearched(Searched):
+    """A collection that is ranked by ``hybrid`` searches of BM25 and vectors, with min-max normalisation.
+
+    Args:
+        folder: The folder of the collection in BEIR's layout.
+    """
+
+    ways = ("default", "broader", "DIY", "Bo1")
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        documents, queries = vectors_of(folder.name, self.collection)
+        self.vectors = unit_rows(np.array([documents[id] for id in self.ids], np.float32))
+        self.query_vectors = np.array([queries[id] for id in self.collection.query_ids], np.float32)
+        self.has_vector = np.any(self.vectors, axis=1)
+        rows = np.flatnonzero(self.has_vector)
+        sample = np.random.default_rng(0).choice(rows, min(BACKGROUND, len(rows)), replace=False)
+        self.background = Background(self.vectors[sample])
+
+    def hits(self, query: int, judged: Judged, way: str) -> list[str]:
+        """Return the hits of a query, best first, whose order follows judgements in one of :attr:`ways`."""
+        vector, distinction = self._moved(query, judged, way)
+        similarities = np.where(self.has_vector, 1 + self.vectors @ unit_rows(vector), 0)
+        total = np.zeros(len(self.ids))
+        for scores in (self._text_scores(query, judged, way, distinction), similarities):
+            rows = first_rows(scores, LIST_LENGTH)
+            low, high = scores[rows].min(initial=np.inf), scores[rows].max(initial=-np.inf)
+            # OpenSearch gives the last hit of a list 0.001 instead of 0.
+            total[rows] += np.maximum((scores[rows] - low) / (high - low), 0.001) if high > low else 1.0
+        return [self.ids[row] for row in first_rows(total, 2 * LIST_LENGTH)]
+
+    def _text_scores(self, query: int, judged: Judged, way: str, distinction: float) -> Scores:
+        """Return the scores of all documents in the text clause, shape (N,), 0 for documents that do not match."""
+        own = self.terms({self.queries[query]: 1.0})
+        scores, relevant = self.scores(own), self.rows_of(judged, 1)
+        if way in ("DIY", "Bo1"):
+            return self.expanded_scores(own, relevant, way) if relevant else scores
+        share = evidence_share(sum(abs(grade) for _, grade in judged))
+        if relevant:
+            added = self.added_scores(query, judged, way)
+            added[relevant] *= max(SMALLEST_WORD_SHARE, distinction) * share
+            return np.where(scores > 0, scores + added, 0)
+        for id, grade in judged:
+            scores[self.rows[id]] *= REJECTED_FACTOR if grade <= REJECTING_GRADE else 1 - share
+        return scores
+
+    def _moved(self, query: int, judged: Judged, way: str) -> tuple[NDArray[np.floating[Any]], float]:
+        """Return the moved query vector, and how well the vectors distinguish the topic of the query, 0 to 1."""
+        vector = self.query_vectors[query]
+        with_vector = [(id, grade) for id, grade in judged if self.has_vector[self.rows[id]]]
+        relevant, irrelevant = self.rows_of(with_vector, 1), self.rows_of(with_vector, -1)
+        if way in ("DIY", "Bo1"):
+            moved = vector.astype(np.float64)
+            for rows, weight in ((relevant, RELEVANT_WEIGHT), (irrelevant, -IRRELEVANT_WEIGHT)):
+                moved += weight * self.vectors[rows].mean(axis=0) if rows else 0
+            return moved, 1.0
+        if not with_vector:
+            return vector, 1.0
+        grades = [grade for sign in (1, -1) for _, grade in with_vector if grade * sign > 0]
+        feedback = Feedback.learn(self.vectors[relevant], self.vectors[irrelevant], grades=grades)
+        feedback = feedback.with_background(self.background)
+        field_feedback = FieldFeedback(feedback, np.ones(len(grades)))
+        distinction = field_feedback.distinction(vector)
+        if way == "broader":
+            share = distinction * evidence_share(feedback.evidence, BROADER_HALF_EVIDENCE)
+            return blend_queries(vector, feedback.transform_query(vector), share), distinction
+        return field_feedback.move_query(vector, distinction), distinction
+
+
+def first_rows(scores: Scores, count: int) -> NDArray[np.intp]:
+    """Return the rows with the largest scores above 0, best first."""
+    return np.argsort(-scores, kind="stable")[: min(count, int((scores > 0).sum()))]
 
 
 def clicks(page: Sequence[str], grades: dict[str, float], rng: np.random.Generator) -> Judged:
@@ -202,10 +325,10 @@ def gains_of(searched: Searched, user: str) -> dict[str, NDArray[np.float64]]:
             marked = [id for id, grade in judged if grade != -0.25]
             before = residual(plain, grades, marked, searched.is_condensed)
             if marked and not np.isnan(before):
-                after = [searched.hits(query, judged, way) for way in WAYS]
+                after = [searched.hits(query, judged, way) for way in searched.ways]
                 differences.append([residual(hits, grades, marked, searched.is_condensed) - before for hits in after])
         if differences:
-            for way, gain in zip(WAYS, np.mean(differences, axis=0).tolist(), strict=True):
+            for way, gain in zip(searched.ways, np.mean(differences, axis=0).tolist(), strict=True):
                 gains[way].append(gain)
     return {way: np.array(values) for way, values in gains.items()}
 
@@ -240,22 +363,24 @@ def print_rows(name: str, user: str, collections: Sequence[dict[str, NDArray[np.
         collections: For each collection the gain of each query, by way.
     """
     for measure, cell in (("gain", mean_gain), ("queries that lose", share_that_loses)):
-        cells = (cell([gains[way] for gains in collections]) for way in WAYS)
+        cells = (cell([gains[way] for gains in collections]) for way in collections[0])
         print("|", " | ".join([name, user, measure, *cells]), "|", flush=True)
 
 
 def main(arguments: Sequence[str]) -> None:
     """Print the table of the collections that the arguments name, and of the means of both groups of collections."""
-    print(f"| | user | | {' | '.join(WAYS)} |\n|{'---|' * (3 + len(WAYS))}")
+    names = [argument for argument in arguments if argument != "--hybrid"]
+    kind = HybridSearched if "--hybrid" in arguments else Searched
+    print(f"| | user | | {' | '.join(kind.ways)} |\n|{'---|' * (3 + len(kind.ways))}")
     measured: dict[tuple[str, str], dict[str, NDArray[np.float64]]] = {}
-    for name in arguments or (*TUNED_ON, *HELD_OUT):
-        searched = Searched(Path(os.environ["RESIFT_DATA"]) / name)
+    for name in names or (*TUNED_ON, *HELD_OUT):
+        searched = kind(Path(os.environ["RESIFT_DATA"]) / name)
         for user in USERS:
             measured[name, user] = gains_of(searched, user)
             print_rows(name, user, [measured[name, user]])
-    for group, names in (("mean, tuned on", TUNED_ON), ("mean, held out", HELD_OUT)):
+    for group, members in (("mean, tuned on", TUNED_ON), ("mean, held out", HELD_OUT)):
         for user in USERS:
-            gains_by_name = [measured[name, user] for name in names if (name, user) in measured]
+            gains_by_name = [measured[name, user] for name in members if (name, user) in measured]
             if gains_by_name:
                 print_rows(group, user, gains_by_name)
 
