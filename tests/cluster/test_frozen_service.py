@@ -231,7 +231,8 @@ def test_the_guard_restores_what_it_disabled(installed: Installed) -> None:
 
     with frozen(installed.processes()):
         Guard(installed.installer.cluster, installed.name, installed.installer.url).watch(end, stop)
-    assert [line.rpartition(": ")[2] for line in told] == ["searches go on without it", "searches are rewritten"]
+    url = installed.installer.url
+    assert told == [f"{url} does not answer: searches go on without it", f"the guard stops: searches call {url}"]
     assert until(installed.is_rewritten)
 
 

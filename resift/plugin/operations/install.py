@@ -430,7 +430,7 @@ class Guard:
                     progress(Step(message))
                 stop.wait(_SECONDS)
         finally:
-            if self._enabled is False and (message := self.switch(True)):
+            if self._enabled is False and (message := self.switch(True, "the guard stops")):
                 progress(Step(message))
 
     def switch(self, on: bool, reason: str = "") -> str:
@@ -438,7 +438,7 @@ class Guard:
 
         Args:
             on: Whether to enable them.
-            reason: Why they are disabled, by default because the service does not answer.
+            reason: The reason for the change. By default, the service answers again, or does not answer.
 
         Returns:
             A description of the change, or an empty string if nothing was changed.
@@ -458,5 +458,5 @@ class Guard:
         if not changed:
             return ""
         if on:
-            return f"{self.url} answers: searches are rewritten"
+            return f"{reason}: searches call {self.url}" if reason else f"{self.url} answers: searches are rewritten"
         return f"{reason or f'{self.url} does not answer'}: searches go on without it"
