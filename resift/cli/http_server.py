@@ -21,6 +21,7 @@ from resift.cli.http_worker import ENDING
 from resift.errors import BadInput
 from resift.plugin.addresses import is_cluster, without_credentials
 from resift.reranker import Config, create_app
+from resift.reranker.access.requests import ApiKeys
 from resift.reranker.request_log import log_formatter, log_to_stderr
 
 
@@ -68,7 +69,10 @@ class HttpServer(BaseApplication):  # type: ignore[misc]
         engine, store = _loggable_address(config.engine), _loggable_address(config.store)
         setup = f"{engine}, sessions in {store}, model {model.name} ({model.hash})"
         # Use gunicorn's log, because Resift's own log only contains problems.
-        logging.getLogger("gunicorn.error").info("Documents in %s", setup)
+        server_log = logging.getLogger("gunicorn.error")
+        server_log.info("Documents in %s", setup)
+        if not ApiKeys.from_config(config).required:
+            server_log.info("No keys: everyone on this machine has all permissions, and other machines are refused")
         # Load the vectors of frequent words, which explanations need, so that all workers share them.
         app.extensions["resift"].model.nearest_words(np.zeros(model.dim))
         # Exclude all objects from garbage collection. Otherwise each full collection would traverse them, copy the

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import click
 
 from resift.cli.failures import ResiftGroup
@@ -80,3 +82,6 @@ def main() -> None:
     Exit status: 0 for success, 1 if something failed, 2 for invalid arguments, 3 if the command finished but reported a
     problem, 130 after Ctrl-C.
     """
+    # opensearch-py prints the warnings of OpenSearch, which are in its deprecation log, too. Here they would appear
+    # between the lines of a table, or of a log in JSON.
+    warnings.filterwarnings("ignore", module=r"opensearchpy\.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -119,15 +120,36 @@ def test_a_served_log_is_lines_of_json(tmp_path: Path) -> None:
             assert answer.json()["error"]["request_id"] == "r-8"
         server.process.terminate()
         _, written = server.process.communicate(timeout=60)
-    notice, *lines = written.splitlines()
-    assert notice.startswith("no keys: ")  # logged by the command before it serves
-    said = [json.loads(line) for line in lines]
+    said = [json.loads(line) for line in written.splitlines()]
+    assert sum(one["message"].startswith("No keys: everyone on this machine") for one in said) == 1
     assert all({"time", "level", "logger", "message"} <= set(one) for one in said)
     answered = {one.get("request_id"): one for one in said if one["message"] == "answered"}
     first, second = answered["r-6"], answered["r-7"]
     assert (first["method"], first["path"], first["status"]) == ("POST", "/v1/embeddings", 200)
     assert (second["path"], second["status"]) == ("/nothing", 404)
     assert first["seconds"] > 0
+
+
+def test_warnings_of_opensearch_do_not_break_lines_of_json(
+    cluster: OpenSearchEngine, opensearch_url: str, tmp_path: Path
+) -> None:
+    index = f"resift-test-{uuid.uuid4().hex[:8]}"
+    cluster.client.index(index=index, id="1", body={"text": "fire"}, refresh=True)
+    # OpenSearch warns of the object format of indices_boost, which is deprecated.
+    body = {"query": {"match": {"text": "fire"}}, "indices_boost": {index: 2}}
+    content = json.dumps({"index": index, "query": body}).encode()
+    try:
+        with serving(tmp_path, "--workers", "1", RESIFT_LOG="json", RESIFT_ENGINE=opensearch_url) as server:
+            with Client(server.port) as client:
+                client.send(b"POST /v1/search HTTP/1.1\r\nHost: localhost\r\n", JSON)
+                answer = client.send(b"Content-Length: %d\r\n\r\n" % len(content), content).answer()
+            server.process.terminate()
+            _, written = server.process.communicate(timeout=60)
+    finally:
+        cluster.drop_if_exists(index)
+    assert answer is not None
+    assert answer.status == 200
+    assert all(json.loads(line)["message"] for line in written.splitlines())
 
 
 @contextmanager
