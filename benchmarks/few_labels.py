@@ -101,7 +101,7 @@ class Corpus:
             lines = (json.dumps({"text": text, "label": label}) for text, label in zip(texts, labels, strict=True))
             file.write_text("\n".join(lines), "utf-8")
             svm = Svm(file, 1)
-        database, queries = svm.fit(self.train.texts), svm.queries(self.queries.texts)
+        database, queries = svm.fit(self.train.texts), svm.encode_queries(self.queries.texts)
         for temperature in TEMPERATURES:
             # the softmax of scores / T is proportional to the softmax of the scores to the power of 1 / T
             values[f"linear SVM, T = {temperature}"] = self.quality(

@@ -119,7 +119,7 @@ class Searched:
 
     def terms(self, weights: dict[str, float]) -> Scores:
         """Return the weights of analysed terms, shape (V,), for the weights of words."""
-        counts = self.bm25.queries(list(weights))
+        counts = self.bm25.encode_queries(list(weights))
         return np.asarray(counts.T @ np.array(list(weights.values())), np.float64) if weights else self.no_terms
 
     @property
@@ -187,7 +187,7 @@ class Searched:
     def _usefulness(self, word: str) -> float:
         """Return idf · log(1 + n) of a word, as :class:`resift.sessions.samples.WordSelector` does."""
         if word not in self._usefulness_by_word:
-            columns = self.bm25.queries([word]).indices
+            columns = self.bm25.encode_queries([word]).indices
             n = self.documents_with[columns].max() if len(columns) else 0
             value = float(np.log((len(self.ids) + 1) / (n + 0.5)) * np.log1p(n)) if n > 1 else 0.0
             self._usefulness_by_word[word] = value

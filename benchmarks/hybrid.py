@@ -154,7 +154,7 @@ def vectors_of(name: str, collection: Collection) -> tuple[dict[str, Any], dict[
             path,
             documents=model.fit(collection.documents),
             document_ids=collection.document_ids,
-            queries=model.queries(collection.queries),
+            queries=model.encode_queries(collection.queries),
             query_ids=collection.query_ids,
         )
     with np.load(path) as file:

@@ -48,7 +48,11 @@ def row(name: str) -> list[float]:
         first, cosines = ranking[:FIRST].tolist(), documents[ranking[:DEPTH]] @ query_vectors[id]
         later = cosines[FIRST:] if len(cosines) > 2 * FIRST else cosines
         scores = np.clip((cosines[:FIRST] - later.mean()) / max(2 * float(later.std()), 1e-6), -1, 1).tolist()
-        marks = [(document, grade) for document, grade in people.judgements(query, ranking, FIRST) if document in first]
+        marks = [
+            (document, grade)
+            for document, grade in people.correct_judgements(query, ranking, FIRST)
+            if document in first
+        ]
         sessions = [[], *(list(zip(first, scores, strict=True))[:budget] for budget in BUDGETS), marks]
         rankings = [
             bench.search_scores(query, bench.judged_documents(collection.queries[query], judged)) if judged else plain

@@ -159,7 +159,7 @@ def recall(name: str, system_name: str, data: Path) -> float:
         The mean recall@100, times 100.
     """
     (collection, replaced), system = replaced_queries(name, data), build_system(system_name)
-    database, queries = system.fit(collection.documents), system.queries([query for query, _ in replaced])
+    database, queries = system.fit(collection.documents), system.encode_queries([query for query, _ in replaced])
     recalls = []
     for part, block in similarity_blocks(queries, database, system.similarity):
         for scores, (_, relevant) in zip(block, replaced[part], strict=True):

@@ -183,7 +183,7 @@ def figures(
     values = np.zeros((1 + len(ranks), len(chosen), 2))
     for column, query in enumerate(chosen):
         first = documents @ queries[query]
-        judged = protocol.judgements(query, np.argsort(-first, kind="stable"), MARKS)
+        judged = protocol.correct_judgements(query, np.argsort(-first, kind="stable"), MARKS)
         sides = ([row for row, grade in judged if grade == side] for side in (1.0, -1.0))
         search = Search(query, queries[query], documents, *sides)
         for row, scores in enumerate((first, *(rank(search) for rank in ranks))):

@@ -137,7 +137,7 @@ class Ranker:
         self.collection = read_collection(folder)
         bm25 = BM25()
         documents = bm25.fit(self.collection.documents)
-        self.lexical = np.asarray((bm25.queries(self.collection.queries) @ documents.T).todense())
+        self.lexical = np.asarray((bm25.encode_queries(self.collection.queries) @ documents.T).todense())
 
     def ndcg(self, scores: Floats) -> float:
         """Return the mean nDCG@10 x 100 of the scores of N documents for Q queries, shape (Q, N)."""

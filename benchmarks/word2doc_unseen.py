@@ -79,7 +79,7 @@ def main(folder: str) -> None:
         for kind in ERRORS:
             rng = np.random.default_rng(NOISES.index(kind))
             queries = [with_typing_error(keyword, kind, rng) for keyword in keywords]
-            words = (bm25.queries(queries) @ rows.T).toarray()
+            words = (bm25.encode_queries(queries) @ rows.T).toarray()
             similarities = np.stack([model.encode_query(query) for query in queries]) @ vectors.T
             scores = index_scores(words, similarities, beta_from_alpha(model.alpha))
             cells = (accuracies(words, answers), accuracies(scores, answers))

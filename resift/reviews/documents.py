@@ -21,11 +21,11 @@ class ReviewDocuments(ABC):
 
     @property
     @abstractmethod
-    def memory(self) -> int:
+    def memory_in_bytes(self) -> int:
         """The estimated memory of the loaded texts and of the classifiers in bytes."""
 
     @abstractmethod
-    def existing(self, ids: Collection[str]) -> set[str]:
+    def existing_ids(self, ids: Collection[str]) -> set[str]:
         """Return the ids in ``ids`` that belong to documents of this set. Other ids are left out."""
 
     @abstractmethod

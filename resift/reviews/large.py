@@ -54,13 +54,13 @@ class LargeSet(ReviewDocuments):
         return self._stored.total
 
     @property
-    def memory(self) -> int:
+    def memory_in_bytes(self) -> int:
         """The estimated memory of the loaded documents in bytes."""
-        return self._loaded.memory
+        return self._loaded.memory_in_bytes
 
-    def existing(self, ids: Collection[str]) -> set[str]:
+    def existing_ids(self, ids: Collection[str]) -> set[str]:
         """Return the ids in ``ids`` that belong to documents of this set. Other ids are left out."""
-        return self._stored.existing(ids)
+        return self._stored.existing_ids(ids)
 
     def draw(self, count: int, excluded: Collection[str]) -> tuple[list[str], int]:
         """Draw random documents from the whole set, including documents that are not loaded.
@@ -100,7 +100,7 @@ class LargeSet(ReviewDocuments):
         if (
             len(relevant) > _GROWTH * self._relevant
             or not relevant <= self._loaded.places.keys()
-            or unread < min(MAX_LOADED / 2, self.total - len(self.existing(read)))
+            or unread < min(MAX_LOADED / 2, self.total - len(self.existing_ids(read)))
         ):
             self._loaded, self._relevant = self._retrieve(labels), len(relevant)
         return self._loaded.ranked(labels, read)

@@ -30,7 +30,7 @@ class LazySet(ReviewDocuments):
         stored: The documents in the engine.
         topic: The subject of the review in words, or "". The best hits of a search for it are ranked first.
         max_seconds: The maximum time in seconds for reading the texts.
-        on_load: A function that is called after texts were loaded, and :attr:`memory` has changed.
+        on_load: A function that is called after texts were loaded, and :attr:`memory_in_bytes` has changed.
     """
 
     def __init__(
@@ -53,13 +53,13 @@ class LazySet(ReviewDocuments):
         return (self._loaded or self._stored).total
 
     @property
-    def memory(self) -> int:
+    def memory_in_bytes(self) -> int:
         """The estimated memory of the loaded texts and of the classifiers in bytes."""
-        return self._loaded.memory if self._loaded else 0
+        return self._loaded.memory_in_bytes if self._loaded else 0
 
-    def existing(self, ids: Collection[str]) -> set[str]:
+    def existing_ids(self, ids: Collection[str]) -> set[str]:
         """Return the ids in ``ids`` that belong to documents of this set. Other ids are left out."""
-        return (self._loaded or self._stored).existing(ids)
+        return (self._loaded or self._stored).existing_ids(ids)
 
     def draw(self, count: int, excluded: Collection[str]) -> tuple[list[str], int]:
         """Draw random documents without replacement. The documents need not be loaded.

@@ -78,11 +78,11 @@ class DocumentSet(ReviewDocuments):
         return len(self.ids)
 
     @property
-    def memory(self) -> int:
+    def memory_in_bytes(self) -> int:
         """The estimated memory of the texts and of the classifiers in bytes."""
         return _BYTES_PER_CHARACTER * self._characters
 
-    def existing(self, ids: Collection[str]) -> set[str]:
+    def existing_ids(self, ids: Collection[str]) -> set[str]:
         """Return the ids in ``ids`` that belong to documents of this set. Other ids are left out."""
         return {id for id in ids if id in self.places}
 

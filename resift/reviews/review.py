@@ -236,9 +236,9 @@ class Review:
         self._added = 0  # number of events in the state
 
     @property
-    def memory(self) -> int:
+    def memory_in_bytes(self) -> int:
         """The estimated memory of the review and its documents in bytes."""
-        return _REVIEW_BYTES + _EVENT_BYTES * self._added + self.documents.memory
+        return _REVIEW_BYTES + _EVENT_BYTES * self._added + self.documents.memory_in_bytes
 
     def state(self) -> _State:
         """Read the events that other processes have added to the log, and return the updated state of the review."""
@@ -288,7 +288,7 @@ class Review:
                 leases = state.leases(self._clock())
                 own = {id for id, author in leases.items() if author == person} if source == PERSON else set()
                 ranked = self.documents.ranked(state.judged, state.read if source == PERSON else state.judged)
-                undone = sorted(self.documents.existing(own & state.undone.keys()), key=[*state.undone].index)
+                undone = sorted(self.documents.existing_ids(own & state.undone.keys()), key=[*state.undone].index)
                 order = dict.fromkeys([*undone, *ranked])
                 available = [id for id in order if id in own or id not in leases][: max(size, len(own))]
                 batch[:] = sorted(available, key=lambda id: id not in own)[:size]
@@ -379,7 +379,7 @@ class Review:
                 value=repeated,
                 expected="distinct document ids",
             )
-        existing = self.documents.existing(ids)
+        existing = self.documents.existing_ids(ids)
         for id in ids:
             if id not in existing:
                 expected = "a document of the review"
@@ -430,7 +430,7 @@ class Review:
         with self._lock:
             target = self.first_event.get("target", TARGET) if target is None else target
             read = self.state().read
-            deleted = len(read.keys() - self.documents.existing(read))  # they still count
+            deleted = len(read.keys() - self.documents.existing_ids(read))  # they still count
             return progress(list(read.values()), max(len(read), self.documents.total + deleted), target)
 
     def found_at(self) -> list[int]:

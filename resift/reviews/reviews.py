@@ -210,10 +210,10 @@ class Reviews:
         with self._lock:
             if id is not None and id in self._open:
                 self._open.move_to_end(id)
-            total = sum(review.memory for review in self._open.values())
+            total = sum(review.memory_in_bytes for review in self._open.values())
             while total > MAX_MEMORY and len(self._open) > 1:
                 _, closed = self._open.popitem(last=False)
-                total -= closed.memory
+                total -= closed.memory_in_bytes
 
 
 def _checked_id(first_event: Event, id: str, index: str) -> str:

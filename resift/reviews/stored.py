@@ -45,7 +45,7 @@ class StoredSet:
         (total,) = self.engine.document_counts(self.index, [self._clause])
         return total
 
-    def existing(self, ids: Collection[str]) -> set[str]:
+    def existing_ids(self, ids: Collection[str]) -> set[str]:
         """Return the ids in ``ids`` that belong to documents of this set. Other ids are left out."""
         for batch in batched([id for id in ids if id not in self._existing], ID_BATCH):
             query = self.restricted_query(filter=[{"ids": {"values": batch}}])
@@ -66,7 +66,7 @@ class StoredSet:
         available = self.restricted_query(must_not=[{"ids": {"values": list(excluded)}}])
         seed = secrets.randbelow(2**31)
         drawn = self.engine.sample_matches(self.index, available, count, source=False, seed=seed).hits
-        return [hit["_id"] for hit in drawn], self.total - len(self.existing(excluded))
+        return [hit["_id"] for hit in drawn], self.total - len(self.existing_ids(excluded))
 
     def scan(self, **selection: Any) -> Iterator[tuple[str, str]]:
         """Yield the id and the text of documents that are read from the engine.

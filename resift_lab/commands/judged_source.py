@@ -97,7 +97,7 @@ def logged_judgements(log: UbiLog, engine: Engine, index: str, actions: Actions)
     of_client: dict[str, list[UbiEvent]] = defaultdict(list)
     for event in log.scan():
         of_client[event.client or event.session].append(event)
-    queries = known_queries(log, (event for events in of_client.values() for event in events))
+    queries = look_up_queries(log, (event for events in of_client.values() for event in events))
     graded = {id: graded_objects(events, queries, actions) for id, events in of_client.items()}
     objects = {name for client_objects in graded.values() for _, name, _ in client_objects}
     ids = document_ids(engine, index, objects)
@@ -108,7 +108,7 @@ def logged_judgements(log: UbiLog, engine: Engine, index: str, actions: Actions)
     return judgements
 
 
-def known_queries(log: UbiLog, events: Iterable[UbiEvent]) -> dict[str, UbiQuery]:
+def look_up_queries(log: UbiLog, events: Iterable[UbiEvent]) -> dict[str, UbiQuery]:
     """Look up the queries that events of a UBI log belong to.
 
     Args:

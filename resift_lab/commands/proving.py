@@ -28,7 +28,7 @@ from resift.service.search_service import SearchService
 from resift.sessions.clicks import Actions, Clicks, Object, document_ids, read_actions
 from resift.sessions.sessions import Sessions
 from resift.sessions.trials import STOPPED, TrialReport, Trials, trial_report
-from resift_lab.commands.judged_source import known_queries
+from resift_lab.commands.judged_source import look_up_queries
 from resift_lab.log_replay.replay import Observation, Ranking, ReplayLog, SkippedClicks, replay
 from resift_lab.log_replay.report import Report, false_alarms, metrics_by_group
 from resift_lab.log_replay.traffic import Sample, read_searches, sample_clients
@@ -50,7 +50,7 @@ class LogSource:
     """A click log, and the size of the sample to draw from it.
 
     Attributes:
-        replay: ``ubi`` for the log of User Behavior Insights, or the path of a CSV file
+        location: ``ubi`` for the log of User Behavior Insights, or the path of a CSV file
             (:func:`resift_lab.log_replay.traffic.read_searches`).
         url: The address of the cluster, or the file of the embedded engine.
         sessions: The file with the log of User Behavior Insights. None means the embedded engine's file.
@@ -59,7 +59,7 @@ class LogSource:
         seed: The seed of the sample.
     """
 
-    replay: str | Path
+    location: str | Path
     url: str
     sessions: str | None = None
     id_field: str = ""
@@ -222,12 +222,12 @@ def _draw_sample(source: LogSource, actions: Actions) -> tuple[Sample, dict[str,
         The sample, and the queries of its events by query id. The queries are empty for a CSV file, whose events
         contain the text of the query.
     """
-    if str(source.replay) != UBI:
-        events = read_searches(source.replay, source.id_field)
+    if str(source.location) != UBI:
+        events = read_searches(source.location, source.id_field)
         return sample_clients(events, actions, source.searches, source.seed), {}
     with ubi_log_at(source.url, source.sessions or default_store(source.url)) as log:
         sample = sample_clients(log.scan(), actions, source.searches, source.seed)
-        return sample, known_queries(log, sample.all_events)
+        return sample, look_up_queries(log, sample.all_events)
 
 
 def replay_clients(

@@ -108,7 +108,7 @@ def run_classes(system: System, train: LabelledDocuments, test: LabelledDocument
         Passalis and Tefas 2018, section 4.2.
     """
     database = system.fit(train.texts)
-    queries = system.queries(test.texts)
+    queries = system.encode_queries(test.texts)
     scores = same_class_scores(queries, database, test.labels, train.labels, system.similarity)
     skipped = int(np.isnan(scores.map11).sum())
     if skipped == len(test.labels):
@@ -160,7 +160,7 @@ def run_retrieval(system: System, collection: Collection) -> Run:
         The metrics of each query.
     """
     database = system.fit(collection.documents)
-    queries, rankings = system.queries(collection.queries), _Rankings(collection)
+    queries, rankings = system.encode_queries(collection.queries), _Rankings(collection)
     for rows, scores in similarity_blocks(queries, database, system.similarity):
         rankings.add(rows, _exclude_zero_scores(scores))
     return rankings.run(database.shape[1])
@@ -218,7 +218,7 @@ def run_hybrid(
     lexical = BM25()
     terms, database = lexical.fit(collection.documents), system.fit(collection.documents)
     own, alpha = alpha is None, similarity_weights(system)[0] if alpha is None else alpha
-    term_queries, queries = lexical.queries(collection.queries), system.queries(collection.queries)
+    term_queries, queries = lexical.encode_queries(collection.queries), system.encode_queries(collection.queries)
     search = _index_collection(serve, system, collection, database)
     known = partial(known_word_share, system) if own else None
     mixed, first, second = (_Rankings(collection) for _ in range(3))
@@ -264,7 +264,7 @@ def _run_reranker(
     reranker, count = system.reranker, len(collection.queries)
     alpha = reranker.alpha if alpha is None else alpha
     served, texts = (
-        search_function(serve, system.first_stage(), collection.documents),
+        search_function(serve, system.first_stage_encoder(), collection.documents),
         reranker.prepare(collection.documents),
     )
     rankings = []
@@ -377,7 +377,7 @@ class _Rankings:
         self._table = np.zeros((len(collection.grades), len(self._names)))
 
     def add(self, rows: slice, scores: NDArray[Any]) -> None:
-        """Compute the metrics of a block of B consecutive queries.
+        """Compute the metrics of a block of B consecutive queries, and add them to the table.
 
         Args:
             rows: The positions of the queries in the collection.

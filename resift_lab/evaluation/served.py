@@ -117,7 +117,9 @@ def search_function(serve: Serve, system: System, documents: Sequence[str]) -> S
     search = serve(documents, np.asarray(system.fit(documents)), system.similarity, lambda word: 1.0)
     alpha = similarity_weights(system)[0]
     return lambda query: search.hits(
-        SimulatedSearch(query, system.queries([query])[0], alpha, alpha, known_share=partial(known_word_share, system))
+        SimulatedSearch(
+            query, system.encode_queries([query])[0], alpha, alpha, known_share=partial(known_word_share, system)
+        )
     )
 
 

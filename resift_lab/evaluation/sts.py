@@ -89,10 +89,10 @@ def _predicted_similarities(system: System, pairs: SentencePairs) -> NDArray[Any
         The predicted similarities, shape (n,).
     """
     if isinstance(system, DynaMaxPairs):
-        return system.pairs(pairs.left, pairs.right)
+        return system.pair_similarities(pairs.left, pairs.right)
     # fitted on both sides, because neither sentence of a pair is a query or a document
     system.fit([*pairs.left, *pairs.right])
-    return pair_similarity(system.queries(pairs.left), system.queries(pairs.right), system.similarity)
+    return pair_similarity(system.encode_queries(pairs.left), system.encode_queries(pairs.right), system.similarity)
 
 
 def correlations(tasks: Sequence[StsTask]) -> dict[str, Any]:

@@ -35,7 +35,7 @@ class System(Protocol):
     similarity: Any
 
     def fit(self, documents: Sequence[str]) -> Matrix:
-        """Learn from the documents, and encode them.
+        """Learn from the documents, and return their vectors.
 
         Args:
             documents: The texts of the N documents.
@@ -44,8 +44,8 @@ class System(Protocol):
             The vectors of the documents, shape (N, K) for K dimensions.
         """
 
-    def queries(self, texts: Sequence[str]) -> Matrix:
-        """Encode queries, so that they can be compared with the documents. ``fit`` must be called first.
+    def encode_queries(self, texts: Sequence[str]) -> Matrix:
+        """Return vectors of queries, which can be compared with those of the documents. Call :meth:`fit` first.
 
         Args:
             texts: The n queries.
@@ -74,7 +74,7 @@ class Encoder:
         alpha: float = DEFAULT_ALPHA,
         max_alpha: float = MAX_ALPHA,
     ) -> None:
-        self.queries, self.similarity, self.table = encode, similarity, table
+        self.encode_queries, self.similarity, self.table = encode, similarity, table
         self.alpha, self.max_alpha = alpha, max_alpha
 
     @property
@@ -94,7 +94,7 @@ class Encoder:
         Returns:
             Vectors of shape (N, K) for K dimensions, float32.
         """
-        return self.queries(documents)
+        return self.encode_queries(documents)
 
 
 class TeacherAndStudent(Encoder):
@@ -106,7 +106,7 @@ class TeacherAndStudent(Encoder):
     """
 
     def __init__(self, fit: Callable[[Sequence[str]], Matrix], encoder: Encoder) -> None:
-        super().__init__(encoder.queries, encoder.similarity, encoder.table, encoder.alpha, encoder.max_alpha)
+        super().__init__(encoder.encode_queries, encoder.similarity, encoder.table, encoder.alpha, encoder.max_alpha)
         self._fit = fit
 
     def fit(self, documents: Sequence[str]) -> Matrix:

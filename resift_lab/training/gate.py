@@ -241,10 +241,10 @@ class Gate:
         queries = [probe.query for probe in probes.values()]
         vectors = vectors.copy()
         vectors[rows] = reduced_vectors
-        words = self._bm25.queries(queries)
+        words = self._bm25.encode_queries(queries)
         scores = (words @ self._rows.T).toarray()
         reduced = [probe.reduced for probe in probes.values()]
-        scores[:, rows] = (words @ self._bm25.documents(reduced).T).toarray()
+        scores[:, rows] = (words @ self._bm25.document_weights(reduced).T).toarray()
         measured = {}
         for row, line, vector, query in zip(rows, scores, map(model.encode_query, queries), queries, strict=True):
             query_alphas = [discount_alpha(alpha, model.known_share(query)) for alpha in alphas]

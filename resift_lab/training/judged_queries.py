@@ -49,7 +49,7 @@ def bm25_scores(collection: Collection) -> Iterator[NDArray[Any]]:
     """
     bm25 = BM25()
     documents = bm25.fit(collection.documents)
-    for _, scores in similarity_blocks(bm25.queries(collection.queries), documents, "dot"):
+    for _, scores in similarity_blocks(bm25.encode_queries(collection.queries), documents, "dot"):
         yield scores
 
 

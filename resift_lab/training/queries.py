@@ -247,7 +247,7 @@ class _QueryTraining:
         if evaluation["worse"]:
             trial = self._build_model(centre, *start)
         set_similarity_weights(trial, evaluation["spread"])
-        evaluation |= self.gate.judge(trial, self.teacher, steps)
+        evaluation |= self.gate.choose_weight(trial, self.teacher, steps)
         model = trial if evaluation["worse"] else self._build_model(centre, *training_texts.fit(*start, options))
         set_similarity_weights(model, evaluation["spread"])
         model.alpha = evaluation["alpha"]
@@ -328,7 +328,7 @@ class _TeacherGate:
         if documents is None:
             self.teacher_texts += [texts[row] for row in rows]
 
-    def judge(self, model: StaticQueries, teacher: Teacher, steps: StepCounter) -> dict[str, Any]:
+    def choose_weight(self, model: StaticQueries, teacher: Teacher, steps: StepCounter) -> dict[str, Any]:
         """Choose the weight of the vector similarity relative to BM25, for searches with a model's query vectors.
 
         The weight is measured with queries that are drawn from test documents.

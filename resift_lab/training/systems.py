@@ -85,9 +85,9 @@ class AdaptedSystem:
                 self._model = model
             else:
                 self.note = "the adapted vectors are no better than the original vectors"
-        return self.queries(documents)
+        return self.encode_queries(documents)
 
-    def queries(self, texts: Sequence[str]) -> Floats:
+    def encode_queries(self, texts: Sequence[str]) -> Floats:
         """Encode queries with the adapted word vectors, or with the original vectors before :meth:`fit`.
 
         Args:

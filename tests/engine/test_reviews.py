@@ -358,7 +358,7 @@ def test_reviews_that_need_too_much_memory_are_closed(
     engine = Slow(many.path)
     reviews = Reviews(engine, lambda: open_review_store(str(tmp_path / "s.db"), "s"))
     first = reviews.begin("0", "docs")
-    monkeypatch.setattr(reviews_module, "MAX_MEMORY", 2.5 * first.memory)
+    monkeypatch.setattr(reviews_module, "MAX_MEMORY", 2.5 * first.memory_in_bytes)
     for id in "123":
         reviews.begin(id, "docs").next(1)
     before = engine.scans

@@ -36,9 +36,9 @@ class Noted:
 
     def fit(self, documents: Sequence[str]) -> Floats:
         """Zeros."""
-        return self.queries(documents)
+        return self.encode_queries(documents)
 
-    def queries(self, texts: Sequence[str]) -> Floats:
+    def encode_queries(self, texts: Sequence[str]) -> Floats:
         """Zeros."""
         return np.zeros((len(texts), 1), np.float32)
 
@@ -47,21 +47,21 @@ def test_bm25_by_its_formula() -> None:
     texts = ["whale whale sea", "sea boat", "boat boat boat boat"]
     bm25 = BM25(k1=1.2, b=0.75)
     rows = bm25.fit(texts)
-    scores = (bm25.queries(["the whale's sea", "sea sea"]) @ rows.T).toarray()
+    scores = (bm25.encode_queries(["the whale's sea", "sea sea"]) @ rows.T).toarray()
 
     def part(tf: int, length: int, df: int) -> float:
         return float(np.log(1 + (3 - df + 0.5) / (df + 0.5)) * tf / (tf + 1.2 * (0.25 + 0.75 * length / 3)))
 
     np.testing.assert_allclose(scores[0], [part(2, 3, 1) + part(1, 3, 2), part(1, 2, 2), 0], rtol=1e-6)
     np.testing.assert_allclose(scores[1], [2 * part(1, 3, 2), 2 * part(1, 2, 2), 0], rtol=1e-6)
-    np.testing.assert_allclose(bm25.documents(texts).toarray(), rows.toarray())
+    np.testing.assert_allclose(bm25.document_weights(texts).toarray(), rows.toarray())
 
 
 def test_sif_takes_off_the_common_direction(folder: str) -> None:
     system = build_system("sif", folder)
     texts = [record["text"] for record in documents(30, 0)]
     rows = system.fit(texts)
-    np.testing.assert_allclose(system.queries(texts), rows, atol=1e-6)
+    np.testing.assert_allclose(system.encode_queries(texts), rows, atol=1e-6)
     values = np.linalg.svd(rows, compute_uv=False)
     assert values[-1] < 1e-5 < values[-2]
 
@@ -70,14 +70,14 @@ def test_pooling_of_means(folder: str, vectors: WordVectors) -> None:
     rows, fire, the = vectors.rows(), vectors.index["fire"], vectors.index["the"]
     for name, weights in (("model2vec", np.log([fire + 2, the + 2])), ("mean-plain", (1, 1))):
         pooled = weights[0] * rows[fire] + 2 * weights[1] * rows[the]
-        found = build_system(name, folder).queries(["the fire the"])[0]
+        found = build_system(name, folder).encode_queries(["the fire the"])[0]
         np.testing.assert_allclose(found, pooled / np.linalg.norm(pooled), rtol=1e-5)
 
 
 def test_fuzzy_counts_follow_equation_6(folder: str, vectors: WordVectors) -> None:
     system, rows = build_system("sfbow-counts", folder), vectors.rows() * vectors.weights[:, None]
     fire, the = rows[vectors.index["fire"]], rows[vectors.index["the"]]
-    found = system.queries(["the fire the", "fire", "qqq"])
+    found = system.encode_queries(["the fire the", "fire", "qqq"])
     np.testing.assert_allclose(found[0], np.maximum(np.maximum(2 * the, fire), 0), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(found[1], np.maximum(fire, 0), rtol=1e-5, atol=1e-6)
     assert not found[2].any()
@@ -88,7 +88,7 @@ def test_an_svm_encodes_texts_by_class_probabilities(tmp_path: Path) -> None:
     file = tmp_path / "labelled.jsonl"
     file.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
     texts, labels = ([record[name] for record in records] for name in ("text", "label"))
-    sharp, soft = (build_system(f"svm:{temperature},{file}").queries(texts) for temperature in (0.1, 1))
+    sharp, soft = (build_system(f"svm:{temperature},{file}").encode_queries(texts) for temperature in (0.1, 1))
     np.testing.assert_allclose(sharp.sum(axis=1), 1, rtol=1e-5)
     classes = sorted(set(labels))
     assert sharp.shape == (60, len(classes))
@@ -127,7 +127,9 @@ def test_words_without_vectors_match_only_themselves(vectors: WordVectors, text:
         a, b = ([max(0.0, *(product(word, one) for word in side), 0.0) for one in universe] for side in words)
         total = sum(map(max, a, b))
         expected.append(sum(map(min, a, b)) / total if total else 0.0)
-    np.testing.assert_allclose(DynaMaxPairs(vectors).pairs([text] * len(others), others), expected, atol=1e-5)
+    np.testing.assert_allclose(
+        DynaMaxPairs(vectors).pair_similarities([text] * len(others), others), expected, atol=1e-5
+    )
 
 
 def test_paragraph_vectors_are_reproducible_in_another_process(corpus: list[str]) -> None:
@@ -141,7 +143,7 @@ def test_the_seed_determines_the_codebook(corpus: list[str], folder: str, vector
     report = loaded("classes", *corpus, "--vectors", folder, "--encoder", "boew:3", "--seed", "5")
     assert report["seed"] == 5
     expected = build_model("boew:3", vectors, 5).encode(["fire"])
-    np.testing.assert_array_equal(build_system("boew:3", folder, 5).queries(["fire"]), expected)
+    np.testing.assert_array_equal(build_system("boew:3", folder, 5).encode_queries(["fire"]), expected)
 
 
 def test_sentence_transformers(here: Path, pairs: str) -> None:

@@ -361,10 +361,10 @@ def test_unjudged_documents_are_skipped_in_a_pool() -> None:
     def task(grades: dict[int, float], unjudged: str | None = None) -> GradedFeedback:
         return GradedFeedback(Collection("c", list("abcdef"), texts, ["q"], ["fire"], [grades], 0), unjudged)
 
-    assert task(pool).judgements(0, ranking, 2) == [(1, 1.0), (3, -1.0)]
-    assert task(pool, "irrelevant").judgements(0, ranking, 2) == [(0, -1.0), (1, 1.0)]
-    assert task(complete).judgements(0, ranking, 2) == [(0, -1.0), (1, 1.0)]
-    assert task(complete, "skip").judgements(0, ranking, 9) == [(1, 1.0), (5, 1.0)]
+    assert task(pool).correct_judgements(0, ranking, 2) == [(1, 1.0), (3, -1.0)]
+    assert task(pool, "irrelevant").correct_judgements(0, ranking, 2) == [(0, -1.0), (1, 1.0)]
+    assert task(complete).correct_judgements(0, ranking, 2) == [(0, -1.0), (1, 1.0)]
+    assert task(complete, "skip").correct_judgements(0, ranking, 9) == [(1, 1.0), (5, 1.0)]
     assert [task(pool).unjudged, task(complete).unjudged] == ["skip", "irrelevant"]
     with pytest.raises(BadInput, match="unknown treatment of unjudged hits: 'never'"):
         task(pool, "never")

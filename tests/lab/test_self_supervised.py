@@ -320,7 +320,7 @@ def test_the_command_saves_no_model_without_an_improvement(
 def test_adapted_vectors_can_be_evaluated_as_a_system(table: WordVectors) -> None:
     texts, topics = documents(160, 2)
     system = AdaptedSystem(table, AdaptOptions())
-    rows, asked = system.fit(texts[:-1]), system.queries(texts[-1:])
+    rows, asked = system.fit(texts[:-1]), system.encode_queries(texts[-1:])
     similarity = rows @ asked[0]
     same = np.array(topics[:-1]) == topics[-1]
     assert similarity[same].mean() > similarity[~same].mean() + 0.3

@@ -356,7 +356,7 @@ def test_the_command_learns_from_a_folder_and_is_measured_with_it(tmp_path: Path
     model = StaticQueries(table, teacher)
     system = load_system(model.save(tmp_path / "model"), None, system_builders())
     np.testing.assert_allclose(system.fit(texts[:4]), transformer.fit(texts[:4]), atol=1e-6)
-    np.testing.assert_allclose(system.queries(texts[:4]), model.encode(texts[:4]))
+    np.testing.assert_allclose(system.encode_queries(texts[:4]), model.encode(texts[:4]))
     with pytest.raises(BadInput, match="expected the folder of a sentence-transformers model"):
         load_system(StaticQueries(table, "http://host/v1").save(tmp_path / "other"), None, system_builders())
 

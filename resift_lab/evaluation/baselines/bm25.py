@@ -55,7 +55,7 @@ class BM25:
         self.mean_length = max(float(counts.sum()) / max(1, len(documents)), 1e-9)
         return self._weighted(counts)
 
-    def documents(self, texts: Sequence[str]) -> csr_matrix:
+    def document_weights(self, texts: Sequence[str]) -> csr_matrix:
         """Return the BM25 weights of documents that :meth:`fit` has not seen. The fitted statistics stay unchanged.
 
         Args:
@@ -66,8 +66,8 @@ class BM25:
         """
         return self._weighted(self.terms.counts(texts))
 
-    def queries(self, texts: Sequence[str]) -> csr_matrix:
-        """Count how often each term of the vocabulary occurs in queries.
+    def encode_queries(self, texts: Sequence[str]) -> csr_matrix:
+        """Count how often each term of the vocabulary occurs in each query.
 
         The BM25 score of a document for a query is the inner product of two rows: the document's row that :meth:`fit`
         returns, and the query's row that this method returns.

@@ -24,9 +24,9 @@ class DynaMaxPairs(DynaMax):
         """
         raise BadInput("dynamax has no vectors of documents", value="dynamax", expected="sentence pairs (eval sts)")
 
-    queries = fit
+    encode_queries = fit
 
-    def pairs(self, left: Sequence[str], right: Sequence[str]) -> NDArray[Any]:
+    def pair_similarities(self, left: Sequence[str], right: Sequence[str]) -> NDArray[Any]:
         """Return the similarity of each text with the text at the same position in another list.
 
         Args:

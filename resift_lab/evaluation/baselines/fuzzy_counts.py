@@ -41,9 +41,9 @@ class FuzzyCounts:
         Returns:
             Vectors of shape (N, D) for D dimensions, float32.
         """
-        return self.queries(documents)
+        return self.encode_queries(documents)
 
-    def queries(self, texts: Sequence[str]) -> Floats:
+    def encode_queries(self, texts: Sequence[str]) -> Floats:
         """Encode texts, such as queries, as static fuzzy bags of words.
 
         Args:

@@ -52,7 +52,7 @@ class LateInteractionSystem:
 
     Args:
         model: The reranker. None means an untrained reranker with the inverse document frequencies of the documents.
-        vectors: Folder or name of the word vectors. Used by the untrained reranker and by :meth:`first_stage`.
+        vectors: Folder or name of the word vectors. Used by the untrained reranker and by :meth:`first_stage_encoder`.
     """
 
     def __init__(self, model: LateInteraction | None, vectors: str | Path = DEFAULT_MODEL) -> None:
@@ -75,7 +75,7 @@ class LateInteractionSystem:
         assert self.model is not None
         return self.model
 
-    def first_stage(self) -> Encoder:
+    def first_stage_encoder(self) -> Encoder:
         """Return the encoder for the first-stage search, whose hits the reranker reorders.
 
         The encoder's vector of a text is the mean of its word vectors.
@@ -105,7 +105,7 @@ class LateInteractionSystem:
             self._terms, self._prepared = self._bm25.fit(documents), self.model.prepare(documents)
         return self._positions(len(documents))
 
-    def queries(self, texts: Sequence[str]) -> NDArray[np.int64]:
+    def encode_queries(self, texts: Sequence[str]) -> NDArray[np.int64]:
         """Store the texts of n queries for scoring.
 
         A late-interaction reranker compares single words, so there is no vector for the whole query. The returned rows
@@ -137,7 +137,7 @@ class LateInteractionSystem:
         Queries and documents are given as placeholder "vectors", in which each number is the position of the text.
 
         Args:
-            queries: The placeholders of the queries, from :meth:`queries`, shape (B, K).
+            queries: The placeholders of the queries, from :meth:`encode_queries`, shape (B, K).
             documents: The placeholders of the documents, from :meth:`fit`, shape (N, K).
 
         Returns:
@@ -147,7 +147,7 @@ class LateInteractionSystem:
         if self._bm25 is None:
             return self._scorer.scores(texts)
         scores = np.zeros((len(texts), len(documents)), np.float32)
-        lexical = (self._terms @ self._bm25.queries(texts).T).T.toarray()
+        lexical = (self._terms @ self._bm25.encode_queries(texts).T).T.toarray()
         for line, text, bm25 in zip(scores, texts, lexical, strict=True):
             best = np.argpartition(-bm25, _CANDIDATES)[:_CANDIDATES]
             line[best] = self.reranker.scores(text, select_documents(self._prepared, best))

@@ -47,7 +47,7 @@ class Lsi:
         self._axes = self._singular_vectors(rows)[: self.size].T.astype(np.float32)
         return np.asarray(rows @ self._axes)
 
-    def queries(self, texts: Sequence[str]) -> Floats:
+    def encode_queries(self, texts: Sequence[str]) -> Floats:
         """Project other texts, such as queries, onto the singular vectors that :meth:`fit` has learned.
 
         Args:
@@ -56,7 +56,7 @@ class Lsi:
         Returns:
             The projections, shape (n, K) for K dimensions.
         """
-        return np.asarray(unit_matrix(self._tfidf.queries(texts)) @ self._axes)
+        return np.asarray(unit_matrix(self._tfidf.encode_queries(texts)) @ self._axes)
 
     def _singular_vectors(self, rows: Matrix) -> Matrix:
         """Return the right singular vectors of a matrix, in descending order of singular values.

@@ -75,7 +75,7 @@ class ParagraphVectors:
         self._model.train(tagged, total_examples=len(tagged), epochs=self.epochs)
         return np.array(self._model.dv.vectors[: len(tagged)], np.float32)
 
-    def queries(self, texts: Sequence[str]) -> Floats:
+    def encode_queries(self, texts: Sequence[str]) -> Floats:
         """Compute vectors of texts that :meth:`fit` has not seen, such as queries, with the trained word vectors.
 
         Args:

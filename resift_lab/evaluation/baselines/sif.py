@@ -49,7 +49,7 @@ class Sif:
         self._common = axes[:, -1].astype(np.float32)
         return self._without_common(means)
 
-    def queries(self, texts: Sequence[str]) -> Floats:
+    def encode_queries(self, texts: Sequence[str]) -> Floats:
         """Encode other texts, such as queries, and remove the common direction that :meth:`fit` learned.
 
         Args:

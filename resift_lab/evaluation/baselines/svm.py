@@ -56,9 +56,9 @@ class Svm:
         Returns:
             The class probabilities of each document, shape (N, C) for C classes, float32.
         """
-        return self.queries(documents)
+        return self.encode_queries(documents)
 
-    def queries(self, texts: Sequence[str]) -> Floats:
+    def encode_queries(self, texts: Sequence[str]) -> Floats:
         """Return the class probabilities of other texts, such as queries.
 
         Args:

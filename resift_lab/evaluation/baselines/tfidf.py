@@ -44,7 +44,7 @@ class TfIdf:
         self._idf = tfidf_idf(document_frequency(counts), len(documents)).astype(np.float32)
         return self._weighted(counts)
 
-    def queries(self, texts: Sequence[str]) -> csr_matrix:
+    def encode_queries(self, texts: Sequence[str]) -> csr_matrix:
         """Return the tf-idf vectors of other texts, such as queries, with the fitted inverse document frequencies.
 
         Args:

@@ -77,7 +77,7 @@ class FeedbackBench:
         options: BenchOptions | None = None,
     ) -> None:
         self.documents, self.queries = documents, queries
-        self.vectors, self.query_vectors = _dense(system.fit(documents)), _dense(system.queries(queries))
+        self.vectors, self.query_vectors = _dense(system.fit(documents)), _dense(system.encode_queries(queries))
         self._options = options or BenchOptions()
         # read after `fit`, which replaces the word table and the weights of an adapted system
         system_alpha, self.max_alpha = similarity_weights(system)
@@ -145,7 +145,7 @@ class FeedbackBench:
             The scaled count of each of the V terms, shape (V,). All values are 0 if the query contains no term of the
             documents.
         """
-        counts = self.bm25.queries([self.queries[query]]).toarray()[0].astype(np.float64)
+        counts = self.bm25.encode_queries([self.queries[query]]).toarray()[0].astype(np.float64)
         return np.asarray(counts / (np.linalg.norm(counts) or 1.0))
 
     def bm25_scores(self, weights: NDArray[Any]) -> Scores:

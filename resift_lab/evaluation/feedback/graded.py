@@ -65,8 +65,8 @@ class GradedFeedback(FeedbackProtocol):
         """
         return bench.search_scores(query)
 
-    def judgements(self, query: int, ranking: NDArray[np.int64], count: int) -> list[tuple[int, float]]:
-        """Judge the first documents of a ranking by the grades of the test collection.
+    def correct_judgements(self, query: int, ranking: NDArray[np.int64], count: int) -> list[tuple[int, float]]:
+        """Return judgements of the first documents of a ranking, by the grades of the test collection.
 
         Documents without a grade are skipped if :attr:`unjudged` is ``skip``, and otherwise judged as irrelevant.
 
@@ -107,8 +107,8 @@ class GradedFeedback(FeedbackProtocol):
             values |= condensed_metrics(residual, grades)
         return [values[name] for name in self.metrics]
 
-    def other_queries(self, query: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return queries on the same topic as a query, and queries on other topics.
+    def queries_by_topic(self, query: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Divide the other queries into those on the same topic as a query, and those on other topics.
 
         Two queries are on the same topic if they share at least 30 % of their relevant documents, relative to the query
         with fewer relevant documents. They are on different topics if they share no relevant document.

@@ -65,15 +65,15 @@ class FeedbackProtocol:
         order = np.argsort(-scores, kind="stable")
         order = order[np.isfinite(scores[order])]  # documents that are not hits have the score -inf
         unjudged = order[~np.isin(order, [document for document, _ in judged])]
-        judgements = self.judgements(query, unjudged, options.judgements)
+        judgements = self.correct_judgements(query, unjudged, options.judgements)
         inverted = rng.random(len(judgements)) < options.noise
         return [
             (document, -grade if invert else grade)
             for (document, grade), invert in zip(judgements, inverted, strict=True)
         ]
 
-    def judgements(self, query: int, ranking: NDArray[np.int64], count: int) -> list[tuple[int, float]]:
-        """Judge documents of a ranking as a user who makes no errors would.
+    def correct_judgements(self, query: int, ranking: NDArray[np.int64], count: int) -> list[tuple[int, float]]:
+        """Return the judgements of a user who judges some documents of a ranking and makes no errors.
 
         Args:
             query: Position of the query.
@@ -99,8 +99,8 @@ class FeedbackProtocol:
         """
         raise NotImplementedError
 
-    def other_queries(self, query: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return queries on the same topic as a query, and queries on other topics.
+    def queries_by_topic(self, query: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Divide the other queries into those on the same topic as a query, and those on other topics.
 
         Each protocol defines which queries are on the same topic, for example by the documents that are relevant to
         both.

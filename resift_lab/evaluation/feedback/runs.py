@@ -145,7 +145,7 @@ def run_topics(bench: FeedbackBench, protocol: FeedbackProtocol, options: Feedba
         rng = np.random.default_rng([options.seed, query])
         judged = protocol.judge(query, protocol.initial_scores(bench, query), [], options, rng)
         documents = [document for document, _ in judged]
-        for kind, candidates in zip(metrics, protocol.other_queries(query), strict=True):
+        for kind, candidates in zip(metrics, protocol.queries_by_topic(query), strict=True):
             if not len(candidates):
                 continue
             second = int(rng.choice(candidates))

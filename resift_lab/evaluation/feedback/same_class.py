@@ -57,8 +57,8 @@ class SameClassFeedback(FeedbackProtocol):
         """
         return bench.search_scores(query)
 
-    def judgements(self, query: int, ranking: NDArray[np.int64], count: int) -> list[tuple[int, float]]:
-        """Judge the best relevant and the best irrelevant documents among the first 30 of a ranking.
+    def correct_judgements(self, query: int, ranking: NDArray[np.int64], count: int) -> list[tuple[int, float]]:
+        """Return judgements of the best relevant and the best irrelevant documents among the first 30 of a ranking.
 
         Args:
             query: Position of the query.
@@ -101,7 +101,7 @@ class SameClassFeedback(FeedbackProtocol):
         # NaN rather than a precision of 0: if the whole class is judged, the ranking cannot contain relevant documents
         return metrics if residual[1].any() else [*metrics[:3], np.nan, np.nan]
 
-    def other_queries(self, query: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def queries_by_topic(self, query: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the other queries with the same label as a query, and the queries with different labels.
 
         Args:
