@@ -1,11 +1,15 @@
 """Measure the memory of a review: ``python benchmarks/review_memory.py [--characters N]``.
 
 For generated texts of several kinds, prints the estimate by which reviews are closed
-(``DocumentSet.memory_in_bytes``), the memory that a review uses after its documents were ranked, and the largest
-memory until then. Each kind runs in a process of its own, on Linux. The exit status is 1 if a review uses more than
-its estimate. zipf documents of 100 words that have Zipf's distribution short documents of 12 such words long
-documents of 5,000 such words unique documents of 100 words that occur once pairs documents of 200 words of two
-letters
+(``DocumentSet.memory_in_bytes``), the memory that a review uses after its documents were ranked, and the largest memory
+until then. Each kind runs in a process of its own, on Linux. The exit status is 1 if a review uses more than
+its estimate.
+
+    zipf    documents of 100 words that have Zipf's distribution
+    short   documents of 12 such words
+    long    documents of 5,000 such words
+    unique  documents of 100 words that occur once
+    pairs   documents of 200 words of two letters
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from resift_lab.commands.proving import (
 from resift_lab.commands.served_search import ServedSearch
 from resift_lab.evaluation.metrics import Numbers
 from resift_lab.log_replay.replay import SkippedClicks
-from resift_lab.log_replay.tuning import FACTORS, TRIALS, Choice, Values, choose_constants
+from resift_lab.log_replay.tuning import FACTORS, TRIALS, Choice, QualityFunction, choose_constants
 from resift_lab.training.weighing import weigh_index
 
 # Value of the argument `source` that chooses the weight of the vectors by the documents of the index.
@@ -107,9 +107,9 @@ def tune(
             return TuningResult(info.tuning, False, info.tuning.describe() or [f"{index}: the default constants"])
         if str(source) == DOCUMENTS:
             return _tune_weight(engine, info, encoder)
-        values, units = _quality_function(engine, info, source, url, encoder)
+        quality, units = _quality_function(engine, info, source, url, encoder)
         with progress_bar("trying constants", progress) as report_progress:
-            choice = choose_constants(_with_progress(values, report_progress), info.tuning)
+            choice = choose_constants(_with_progress(quality, report_progress), info.tuning)
         return _store_if_better(engine, info, choice, units)
 
 
@@ -135,7 +135,7 @@ def _tune_weight(engine: Engine, info: IndexInfo, model: Model) -> TuningResult:
 
 def _quality_function(
     engine: Engine, info: IndexInfo, source: str | Path, url: str, model: Model
-) -> tuple[Values, str]:
+) -> tuple[QualityFunction, str]:
     """Return a function that measures the quality of searches in sessions, given the ranking constants.
 
     The constants determine how strongly the judgements of a session change the ranking.
@@ -157,7 +157,7 @@ def _quality_function(
     searching = ReplayedSearch(engine, model, info.name)
     sample, log = read_log(engine, info.name, LogSource(source, url))
 
-    def values(tuning: Tuning) -> Numbers:
+    def quality(tuning: Tuning) -> Numbers:
         searching.tuning = tuning
         ranks_by_client: dict[str, list[float]] = {}
         for click in replay_clients(sample.events_by_client, log, searching, SkippedClicks(), lambda done, total: None):
@@ -166,10 +166,10 @@ def _quality_function(
             raise nothing_to_replay_error(source)
         return np.array([np.mean(reciprocal_ranks) for reciprocal_ranks in ranks_by_client.values()])
 
-    return values, "clients, mean reciprocal rank of what they clicked"
+    return quality, "clients, mean reciprocal rank of what they clicked"
 
 
-def _quality_by_judged_queries(folder: Path, model: Model, start: Tuning) -> tuple[Values, str]:
+def _quality_by_judged_queries(folder: Path, model: Model, start: Tuning) -> tuple[QualityFunction, str]:
     """Return a function that measures the quality of searches in sessions by judged queries.
 
     The documents are indexed in an embedded engine. If the folder contains conversations (``turns.jsonl``), their
@@ -201,35 +201,35 @@ def _quality_by_judged_queries(folder: Path, model: Model, start: Tuning) -> tup
     search, graded = bench.search, GradedFeedback(collection)
     assert isinstance(search, ServedSearch)
 
-    def values(tuning: Tuning) -> Numbers:
+    def quality(tuning: Tuning) -> Numbers:
         search.info = replace(search.info, tuning=tuning)
         if has_turns:
             return run_turns(bench, turns).values[METRICS[0]]
         ((after, _),) = run_feedback(bench, graded, FeedbackOptions(judgements=_MARKS))[DEFAULT_METHOD]
         return after.values["condensed_ndcg@10" if "condensed_ndcg@10" in graded.metrics else "ndcg@10"]
 
-    return values, "turns, nDCG@5" if has_turns else f"queries, residual nDCG@10 after {_MARKS} marks"
+    return quality, "turns, nDCG@5" if has_turns else f"queries, residual nDCG@10 after {_MARKS} marks"
 
 
-def _with_progress(values: Values, progress: Progress) -> Values:
-    """Wrap a function that evaluates search settings, so that each call reports progress.
+def _with_progress(quality: QualityFunction, progress: Progress) -> QualityFunction:
+    """Wrap a function that measures the quality of searches, so that each call reports progress.
 
     Args:
-        values: A function that takes ranking constants, such as the weight of the vector similarity, and returns a
+        quality: A function that takes ranking constants, such as the weight of the vector similarity, and returns a
             value of a metric for each query.
         progress: A function that is called with the number of finished evaluations and the total number, ``TRIALS``.
 
     Returns:
-        A function with the same argument and result as ``values``. It must be called at most ``TRIALS`` times.
+        A function with the same argument and result as ``quality``. It must be called at most ``TRIALS`` times.
     """
     done = iter(range(1, TRIALS + 1))
 
-    def values_with_progress(tuning: Tuning) -> Numbers:
-        result = values(tuning)
+    def quality_with_progress(tuning: Tuning) -> Numbers:
+        result = quality(tuning)
         progress(next(done), TRIALS)
         return result
 
-    return values_with_progress
+    return quality_with_progress
 
 
 def _store_if_better(engine: Engine, info: IndexInfo, choice: Choice, units: str) -> TuningResult:

@@ -25,7 +25,7 @@ FACTORS = {"words": (0.5, 1.0, 2.0), "strength": (0.5, 1.0, 2.0), "carried": (0.
 TRIALS = 3 + sum(map(len, FACTORS.values()))
 # A function that evaluates constants, and returns a value for each client or query, shape (n,); NaN for clients or
 # queries without a value.
-Values = Callable[[Tuning], Numbers]
+QualityFunction = Callable[[Tuning], Numbers]
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ class Choice:
     p: float
 
 
-def choose_constants(values: Values, start: Tuning, seed: int = 0) -> Choice:
+def choose_constants(quality: QualityFunction, start: Tuning, seed: int = 0) -> Choice:
     """Look for better ranking constants for searches in sessions, and verify them by two-fold cross-validation.
 
     The constants determine how strongly the judgements of a session change the ranking.
 
     Args:
-        values: A function that measures the ranking quality with given constants. It returns a number for each client
+        quality: A function that measures the ranking quality with given constants. It returns a number for each client
             or query, and NaN for clients or queries that cannot be measured.
         start: The current constants.
         seed: The seed of the division into two halves and of the significance test.
@@ -67,24 +67,24 @@ def choose_constants(values: Values, start: Tuning, seed: int = 0) -> Choice:
     """
     cache: dict[tuple[float, ...], Numbers] = {}
 
-    def cached_values(tuning: Tuning) -> Numbers:
+    def cached_quality(tuning: Tuning) -> Numbers:
         key = tuple(getattr(tuning, name) for name in FACTORS)
         if key not in cache:
-            cache[key] = values(tuning)
+            cache[key] = quality(tuning)
         return cache[key]
 
-    before = cached_values(start)
+    before = cached_quality(start)
     half = np.random.default_rng(seed).permutation(len(before)) % 2 == 0
     held_out = np.empty_like(before)
     for part in (half, ~half):
-        held_out[~part] = cached_values(_best_constants(cached_values, start, part))[~part]
+        held_out[~part] = cached_quality(_best_constants(cached_quality, start, part))[~part]
     counted = ~np.isnan(held_out - before)
     p = paired_randomization(held_out, before, np.random.default_rng(seed))
     mean_before = mean_held_out = 0.0
     if counted.any():
         mean_before, mean_held_out = float(before[counted].mean()), float(held_out[counted].mean())
     better = mean_held_out > mean_before and p < SIGNIFICANT
-    best = _best_constants(cached_values, start, np.ones(len(before), bool)) if better else start
+    best = _best_constants(cached_quality, start, np.ones(len(before), bool)) if better else start
     return Choice(
         tuning=best,
         better=better and best != start,
@@ -95,24 +95,24 @@ def choose_constants(values: Values, start: Tuning, seed: int = 0) -> Choice:
     )
 
 
-def _best_constants(values: Values, start: Tuning, part: NDArray[np.bool_]) -> Tuning:
-    """Choose the best value of each ranking constant, one constant after the other.
+def _best_constants(quality: QualityFunction, start: Tuning, part: NDArray[np.bool_]) -> Tuning:
+    """Choose the best value of each ranking constant, while the other constants keep their current values.
 
     A constant is changed only if the mean improvement is larger than its standard error.
 
     Args:
-        values: The function that evaluates ranking constants.
+        quality: A function that measures the ranking quality with given constants.
         start: The current constants.
         part: True for the clients or queries to choose the constants with, shape (n,).
 
     Returns:
         The chosen constants.
     """
-    best, before = start, values(start)[part]
+    best, before = start, quality(start)[part]
     for name, factors in FACTORS.items():
         gains = {0.0: getattr(start, name)}
         for factor in factors:
-            gain = values(structs.replace(start, **{name: factor}))[part] - before
+            gain = quality(structs.replace(start, **{name: factor}))[part] - before
             gain = gain[~np.isnan(gain)]
             if len(gain) > 1 and gain.mean() > gain.std() / np.sqrt(len(gain)):
                 gains[float(gain.mean())] = factor

@@ -9,7 +9,7 @@ from resift import Model, build_model
 from resift.contracts.tuning import Tuning
 from resift.encoders.tables import build_table
 from resift.vectors.weights import DEFAULT_ALPHA
-from resift_lab.log_replay.tuning import Values, choose_constants
+from resift_lab.log_replay.tuning import QualityFunction, choose_constants
 from resift_lab.training.gate import Gate, GateResult
 
 SUBJECTS, SIZE = 60, 10
@@ -77,7 +77,7 @@ def test_documents_with_too_few_words_give_no_verdict() -> None:
     assert (result.alpha, result.p) == (0.0, 1.0)
 
 
-def worth(gain: float, rng: np.random.Generator, noise: float = 0.05) -> Values:
+def worth(gain: float, rng: np.random.Generator, noise: float = 0.05) -> QualityFunction:
     """Return a function that measures constants for 200 clients: ``gain`` better for each unit of ``words``."""
     usual = rng.uniform(0.2, 0.8, 200)
     errors: dict[str, np.ndarray] = {}

@@ -14,10 +14,11 @@ from resift_lab.evaluation.baselines.means import weight_by_rank
 
 
 class Sif:
-    """Smooth inverse frequency: means of word vectors with weights a / (a + p(w)), where a = 0.001.
+    """Smooth inverse frequency (SIF): means of word vectors, in which frequent words have small weights.
 
-    The probability p(w) is estimated from the rank of the word in the vocabulary, by Zipf's law. The projection on the
-    first singular vector of the document vectors is subtracted from every vector.
+    A word of probability p has the weight a / (a + p), where a = 0.001. The probability is estimated from the rank of
+    the word in the vocabulary, by Zipf's law. The projection on the first singular vector of the document vectors is
+    subtracted from every vector.
 
     Args:
         vectors: Word vectors, the most frequent words first.
