@@ -14,7 +14,7 @@ from opensearchpy.exceptions import TransportError
 from resift import load_model
 from resift.arrays import Floats, batched
 from resift.contracts.documents import Document
-from resift.plugin.opensearch.documents import stored_json
+from resift.plugin.opensearch.documents import document_json
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.rewriting.similarity import similarity_clause
 from resift_lab.commands.served_search import ServedSearch
@@ -130,7 +130,7 @@ def _json(document: Document, whole: bool) -> str:
     """Return the JSON of a document, with integers if ``whole``, because byte vectors must not have a decimal point."""
     if whole and document.vector is not None:
         return json.dumps({**document.source, FIELD: document.vector.astype(int).tolist()})
-    return stored_json(document, FIELD)
+    return document_json(document, FIELD)
 
 
 def store_bytes(client: OpenSearch, index: str) -> int:

@@ -25,7 +25,7 @@ from resift.contracts.documents import Document
 from resift.ingest.readers import Files, Record
 from resift.ingest.verify import BATCH, verify
 from resift.ingest.writing import vector_writer
-from resift.plugin.opensearch.documents import stored_json
+from resift.plugin.opensearch.documents import document_json
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import ANALYSIS, mappings
 from resift.query.dsl import VECTOR_FIELD, document_text
@@ -121,7 +121,7 @@ def _updates(ids: list[str], vectors: Sequence[Floats]) -> Iterator[str]:
         lines = []
         for id, vector in some:
             lines += [json.dumps({"update": {"_id": id}})]
-            lines += [f'{{"doc": {stored_json(Document(id, {}, vector), VECTOR_FIELD)}}}']
+            lines += [f'{{"doc": {document_json(Document(id, {}, vector), VECTOR_FIELD)}}}']
         yield "\n".join(lines) + "\n"
 
 

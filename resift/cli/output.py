@@ -16,7 +16,7 @@ import click
 
 from resift.cli.failures import PROBLEMS_FOUND
 from resift.errors import BadInput, Interrupted
-from resift.plugin.operations.plan import Plan, Progress, as_bars
+from resift.plugin.operations.plan import Plan, Progress, progress_bars
 from resift.stopping import Stop
 
 _NO_WIDTH = ("Mn", "Me", "Cf")  # Unicode categories of characters without width
@@ -58,7 +58,7 @@ def terminal_progress(unit: str = "") -> AbstractContextManager[Progress]:
         unit: The plural name of the items that are counted. For example, with "documents" the bar shows the number of
             documents per second. If the unit is empty, no speed is displayed.
     """
-    return as_bars(lambda label: progress_bar(label, unit), lambda text: click.echo(text, err=True))
+    return progress_bars(lambda label: progress_bar(label, unit), lambda text: click.echo(text, err=True))
 
 
 def execute_plan(plan: Plan, dry_run: bool, yes: bool, as_json: bool = False) -> NoReturn:

@@ -28,10 +28,10 @@ def role_definition(name: str, indices: list[str], sessions: str, ubi: list[str]
         ubi: The names of the two UBI (User Behavior Insights) indices: events and queries.
     """
     from resift.plugin import read_resource
-    from resift.plugin.cluster.templates import fill
+    from resift.plugin.cluster.templates import fill_placeholders
 
     template = json.loads(read_resource(f"roles/{name}.json"))
-    body: dict[str, object] = fill(template, {"indices": indices, "sessions": sessions, "ubi": ubi})
+    body: dict[str, object] = fill_placeholders(template, {"indices": indices, "sessions": sessions, "ubi": ubi})
     return body
 
 

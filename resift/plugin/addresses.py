@@ -61,7 +61,7 @@ def is_cluster(address: str) -> bool:
     if not address:
         raise BadInput("the address is empty", value="", expected="http://HOST:PORT, or a file")
     if "://" in address or address.lower().startswith(("http:", "https:")):
-        nodes_of(address)
+        parse_nodes(address)
         return True
     is_file = _PATH_START.match(address) or address.lower().endswith(_FILE_ENDINGS) or os.path.exists(address)
     if not is_file and _LIKE_HOST.search(address):
@@ -75,13 +75,13 @@ def is_cluster(address: str) -> bool:
     return False
 
 
-def nodes_of(address: str) -> tuple[Node, ...]:
+def parse_nodes(address: str) -> tuple[Node, ...]:
     """Parse the URLs of a cluster, which are separated by commas.
 
     Raises:
         BadInput: If a part of the address is not an http or https URL.
 
-    >>> [node.host for node in nodes_of("http://a:9200 , https://anna:secret@b/search")]
+    >>> [node.host for node in parse_nodes("http://a:9200 , https://anna:secret@b/search")]
     ['a', 'b']
     """
     return tuple(_parse_node(url) for url in _split_urls(address))

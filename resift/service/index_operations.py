@@ -14,7 +14,7 @@ from resift.encoders.registry import load_model
 from resift.errors import BadInput, ModelMismatch, ResiftError
 from resift.ingest.verify import Verification, select_indices
 from resift.ingest.verify import verify as verify_index
-from resift.plugin.operations.plan import Plan, Progress, Result, Step, count_documents, shown_steps
+from resift.plugin.operations.plan import Plan, Progress, Result, Step, count_documents, progress_function
 from resift.query.dsl import PIPELINE_PREFIX
 from resift.service.connect import is_opensearch, open_engine
 from resift.stopping import Stop
@@ -68,7 +68,7 @@ def verify(
                 value=list(skipped) or None,
                 expected="another --model, or resift attach INDEX --vectors",
             )
-        with shown_steps(progress) as show:
+        with progress_function(progress) as show:
             reports = _verify_all(engine, encoder, infos, repair, show, stop or Stop())
     totals = ("checked", "missing", "stale", "repaired", "unrepaired")
     return Result(
@@ -205,7 +205,7 @@ def _drop_pipelines(engine: Engine, index: str, progress: Progress) -> dict[str,
         return {}
     from resift.plugin.cluster.client import Cluster
     from resift.plugin.cluster.index_pipelines import ingest_pipeline_owners, remove_ingest_pipeline
-    from resift.plugin.cluster.pipeline_uses import uses_of
+    from resift.plugin.cluster.pipeline_uses import uses_of_pipelines
     from resift.plugin.cluster.search_pipelines import find_rewriters, pipeline_name, remove_processor
 
     cluster, outcomes = Cluster(engine), {}
@@ -214,7 +214,7 @@ def _drop_pipelines(engine: Engine, index: str, progress: Progress) -> dict[str,
         if ingest_pipeline_owners(cluster).get(index):
             pipelines.append(("ingest", pipeline_name(index)))
         for kind, name in pipelines:
-            use = next(iter(uses_of(cluster, {name}, f"{kind} pipeline")), None)
+            use = next(iter(uses_of_pipelines(cluster, {name}, f"{kind} pipeline")), None)
             if use is not None:
                 outcomes[kind] = f"stays: {use.setting} of {use.kind} {use.name} names it"
                 continue

@@ -128,7 +128,7 @@ def search(index: Index) -> list[dict[str, Any]]:
 def asked_model(index: Index) -> str:
     """Return the hash of the model in the search pipeline of the index."""
     name = f"resift-{index.name}"
-    (processor,) = index.cluster.find(f"/_search/pipeline/{name}", name)["request_processors"]
+    (processor,) = index.cluster.get_or_none(f"/_search/pipeline/{name}", name)["request_processors"]
     return str(processor["ml_inference"]["model_config"]["model"])
 
 
@@ -186,7 +186,7 @@ def test_a_model_is_changed_and_changed_back_under_searches(
     run("detach", name, opensearch_url)
     assert not {"index.final_pipeline", "index.search.default_pipeline"} & shop.settings().keys()
     for kind in ("search", "ingest"):
-        assert shop.cluster.find(f"/_{kind}/pipeline/resift-{name}") is None
+        assert shop.cluster.get_or_none(f"/_{kind}/pipeline/resift-{name}") is None
 
 
 # OpenSearch warns that a future version will not run pipelines for updates.
@@ -304,7 +304,7 @@ def test_existing_pipelines_of_an_index_stay_and_the_output_explains_what_to_do(
     cluster.request("PUT", f"/{name}/_settings", final)
     told = run("attach", name, opensearch_url, "--model", old.folder, "--default-pipelines", status=3).output
     assert f"index.final_pipeline of {name} is {name}-own, and stays" in told
-    (processor,) = cluster.find(f"/_search/pipeline/{name}-own", f"{name}-own")["request_processors"]
+    (processor,) = cluster.get_or_none(f"/_search/pipeline/{name}-own", f"{name}-own")["request_processors"]
     assert processor["ml_inference"]["model_config"] == {"index": name, "model": old.model.hash}
     cluster.request("PUT", f"/{name}/_settings", dict.fromkeys(final))
     run("attach", name, opensearch_url, "--model", old.folder, "--default-pipelines")

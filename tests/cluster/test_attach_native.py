@@ -167,7 +167,7 @@ def test_an_index_attached_through_ml_inference_is_moved(
     installer.install()
     try:
         (model, _), *_ = shop.cluster.ml_objects("models", "moved-rewrite")
-        SearchAttachment(shop.cluster, shop.name, default=True).run("moved", model)
+        SearchAttachment(shop.cluster, shop.name, rewrite_all=True).run("moved", model)
         assert kinds(pipeline(shop, name)) == ["ml_inference"] == exported_sections(shop, opensearch_url)
         (row,) = (row for row in native_rows(shop.cluster) if row.name == name)
         assert row.state.startswith("uses ml_inference, although all nodes have Resift's plugin")

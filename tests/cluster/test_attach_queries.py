@@ -103,7 +103,7 @@ def test_an_index_is_attached_with_its_existing_vectors(
     refused = CliRunner().invoke(main, command, input="{}")
     assert refused.exit_code == 2, refused.output
     assert "encodes queries only" in refused.output
-    assert Cluster(cluster).find("/new/_mapping") is None
+    assert Cluster(cluster).get_or_none("/new/_mapping") is None
     plan = json.loads(run("attach", embedded, opensearch_url, "--model", folder, "--dry-run", "--json").stdout)
     assert [(one["vector_field"], one["to_encode"]) for one in plan["indices"]] == [("embedding", 0)]
     run("attach", embedded, opensearch_url, "--model", folder, "--fields", ",".join(FIELDS))

@@ -227,7 +227,7 @@ def test_a_data_stream_keeps_its_pipeline_at_the_next_rollover(zoo: Zoo, served:
     assert zoo.rows() == []
     resift_command("detach", pattern, opensearch_url)
     assert {*zoo.defaults().values()} == {*before.values()}
-    assert kinds(zoo.cluster.find(f"/_search/pipeline/{zoo.hybrid}", zoo.hybrid)) == []
+    assert kinds(zoo.cluster.get_or_none(f"/_search/pipeline/{zoo.hybrid}", zoo.hybrid)) == []
 
 
 def test_a_data_stream_is_attached_after_its_template(zoo: Zoo, served: Served, opensearch_url: str) -> None:

@@ -302,7 +302,7 @@ def test_an_unavailable_service(
         ext = {"ml_inference": {"query": "strike", "session": "s1"}}
         # the pipeline of the index calls the other installation, which has the same model
         path = f"/_search/pipeline/resift-{index}"
-        body = away.cluster.find(path, f"resift-{index}")
+        body = away.cluster.get_or_none(path, f"resift-{index}")
         asked = RemoteModel(away.cluster, "rewrite", away.template_values).model_id
         body["request_processors"][0]["ml_inference"]["model_id"] = asked
         away.cluster.request("PUT", f"{path}-away", body)

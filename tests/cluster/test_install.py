@@ -145,7 +145,7 @@ def test_resources_of_other_applications_are_not_changed(cluster: OpenSearchEngi
         installer.install()
     assert "foreign" in {row.state for row in status_rows(installer)}
     installer.uninstall()
-    assert rest.find(path, f"{name}-ingest")["description"] == "mine"
+    assert rest.get_or_none(path, f"{name}-ingest")["description"] == "mine"
     rest.request("DELETE", path)
 
 

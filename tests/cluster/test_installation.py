@@ -259,7 +259,7 @@ def test_what_else_has_the_name_of_a_pipeline_is_left_alone(
     path = f"/_search/pipeline/resift-{fresh}"
     cluster.create(fresh, ["text"], packaged)
     installed.install()
-    ours = rest.find(path, f"resift-{fresh}")
+    ours = rest.get_or_none(path, f"resift-{fresh}")
     theirs = [{"description": "mine", "request_processors": []}, {**ours, "request_processors": []}]
     for body in theirs:
         rest.request("PUT", path, body)

@@ -224,7 +224,7 @@ def test_a_model_is_deployed_on_a_node_that_reads_the_encryption_key_late(nodes:
         # The second node forgets the key with which ML Commons encrypts, and cannot read it again.
         installer.cluster.update_index_settings(".plugins-ml-config", {"index.blocks.read": True})
         restart(second, second.how.home)
-        made = pool.submit(remote.make)
+        made = pool.submit(remote.create)
 
         def is_partially_deployed() -> bool:
             if deployment(remote) == "PARTIALLY_DEPLOYED":
@@ -241,7 +241,7 @@ def test_a_model_is_deployed_on_a_node_that_reads_the_encryption_key_late(nodes:
 
 def deployment(remote: RemoteModel) -> str:
     """Return the deployment state of a model in the cluster, or "" if the model does not exist."""
-    model = remote.cluster.find(f"{remote.path}/models/{remote.model_id}")
+    model = remote.cluster.get_or_none(f"{remote.path}/models/{remote.model_id}")
     return model["model_state"] if model else ""
 
 

@@ -103,7 +103,7 @@ def test_an_installation_is_planned_made_guarded_and_removed(shop: Index, opense
     name = f"own-{shop.name}"
     plan = resift.install(opensearch_url, name=name, service=nowhere)
     assert f"would create index template {name}" in str(plan)
-    assert not shop.cluster.find(f"/_index_template/{name}")
+    assert not shop.cluster.get_or_none(f"/_index_template/{name}")
     assert plan.steps == plan.run().steps
     stop, told = Stop(), list[Step]()
 

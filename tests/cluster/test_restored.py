@@ -62,7 +62,7 @@ def test_our_own_searches_pass_by_the_pipeline_that_a_clone_names(
     assert not any("matched_queries" in hit for hit in cluster.search(twin, QUERY).hits)
     # other processors of a pipeline apply to these searches, too
     name = f"resift-{shop.name}"
-    pipeline = shop.cluster.find(f"/_search/pipeline/{name}", name)
+    pipeline = shop.cluster.get_or_none(f"/_search/pipeline/{name}", name)
     pipeline["request_processors"].append({"script": {"source": "ctx._source['size'] = 2"}})
     shop.cluster.request("PUT", f"/_search/pipeline/{name}", pipeline)
     another = OpenSearchEngine(opensearch_url)

@@ -146,7 +146,7 @@ class Index:
             ("ingest", f"resift-{self.name}"),
             ("search", f"resift-{self.name}"),
         ):
-            if self.cluster.find(f"/_{kind}/pipeline/{name}"):
+            if self.cluster.get_or_none(f"/_{kind}/pipeline/{name}"):
                 self.cluster.request("DELETE", f"/_{kind}/pipeline/{name}")
 
 

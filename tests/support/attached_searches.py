@@ -71,7 +71,7 @@ def made(cluster: OpenSearchEngine) -> Iterator[list[str]]:
     paths: list[str] = []
     yield paths
     for path in reversed(paths):
-        if Cluster(cluster).find(path) is not None:
+        if Cluster(cluster).get_or_none(path) is not None:
             Cluster(cluster).request("DELETE", path)
 
 
@@ -84,7 +84,7 @@ def resift_command(command: str, index: str, url: str, *flags: str, status: int 
 
 def pipeline(index: Index, name: str) -> Any:
     """Return the body of a search pipeline, or None if it does not exist."""
-    return index.cluster.find(f"/_search/pipeline/{name}", name)
+    return index.cluster.get_or_none(f"/_search/pipeline/{name}", name)
 
 
 def put_pipeline(index: Index, made: list[str], name: str, body: dict[str, Any]) -> str:

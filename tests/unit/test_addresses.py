@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from resift.cli.main import main
 from resift.errors import BadInput, ResiftError
-from resift.plugin.addresses import is_cluster, nodes_of, without_credentials
+from resift.plugin.addresses import is_cluster, parse_nodes, without_credentials
 from resift.service.connect import open_engine, open_session_store
 
 FILES = [
@@ -70,7 +70,7 @@ def test_an_existing_file_may_have_the_form_of_an_address(here: Path) -> None:
 @pytest.mark.parametrize("address", CLUSTERS)
 def test_clusters(address: str) -> None:
     assert is_cluster(address)
-    assert [(node.scheme, node.host, node.port) for node in nodes_of(address)] == CLUSTERS[address]
+    assert [(node.scheme, node.host, node.port) for node in parse_nodes(address)] == CLUSTERS[address]
 
 
 @pytest.mark.parametrize("address", NEITHER)

@@ -9,7 +9,7 @@ from resift.plugin.cluster.settings import (
     TRUSTED_ADDRESSES,
     TRUSTED_PRIVATE_ADDRESSES,
     accepted_patterns,
-    planned_changes,
+    necessary_changes,
     trusted_pattern,
 )
 
@@ -21,7 +21,7 @@ NESTED = r"^https://([a-z]+\.)+example\.com/(a*)+$"
 
 def changed(current: dict[str, object], is_private: bool = True) -> dict[str, object]:
     """Return the new values of the settings that must change."""
-    return {change.name: change.new_value for change in planned_changes(current, URL, is_private)}
+    return {change.name: change.new_value for change in necessary_changes(current, URL, is_private)}
 
 
 def test_patterns_are_appended_to_lists() -> None:
@@ -43,12 +43,12 @@ def test_since_3_7_a_list_of_private_addresses_is_checked_if_it_is_not_empty() -
 
 def test_a_pattern_that_ml_commons_refuses_since_3_7_is_removed_and_reported() -> None:
     current = {PRIVATE_ADDRESSES: "true", TRUSTED_ADDRESSES: [NESTED, FOREIGN], TRUSTED_PRIVATE_ADDRESSES: []}
-    (change,) = planned_changes(current, URL, True)
+    (change,) = necessary_changes(current, URL, True)
     assert change.new_value == [FOREIGN, OWN]
     assert f"and remove {NESTED}, which this version of ML Commons refuses" in str(change)
     # before 3.7, the pattern stays
     del current[TRUSTED_PRIVATE_ADDRESSES]
-    (change,) = planned_changes(current, URL, True)
+    (change,) = necessary_changes(current, URL, True)
     assert change.new_value == [NESTED, FOREIGN, OWN]
     assert "remove" not in str(change)
 

@@ -43,7 +43,7 @@ def test_a_model_that_other_indices_need_is_not_replaced(
     monkeypatch: pytest.MonkeyPatch, names: list[str], users: list[str], model: str, expected: str
 ) -> None:
     installed(monkeypatch, users, *names)
-    assert install.separate_name(CLUSTER, model, ["reviews"]) == expected
+    assert install.second_installation_name(CLUSTER, model, ["reviews"]) == expected
 
 
 def test_a_user_who_may_not_read_all_indices_gets_a_second_installation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +53,7 @@ def test_a_user_who_may_not_read_all_indices_gets_a_second_installation(monkeypa
         raise EngineError("no permissions for [indices:admin/mappings/get]", status=403)
 
     monkeypatch.setattr(install, "indices_with_model", refuse)
-    assert install.separate_name(CLUSTER, "second", ["reviews"]) == "resift2"
+    assert install.second_installation_name(CLUSTER, "second", ["reviews"]) == "resift2"
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from resift.plugin.cluster.search_groups import (
     SearchGroups,
     Template,
     common_default,
+    indices_to_change_together,
     lost_defaults,
-    searched_together,
 )
 from resift.plugin.cluster.search_pipelines import PipelineBody
 from resift.plugin.operations.shared_defaults import SharedDefaults
@@ -54,8 +54,8 @@ def test_an_alias_loses_the_pipeline_that_its_indices_had_in_common(
 
 def test_the_error_names_the_alias_that_can_be_attached_instead() -> None:
     change = shared(ALIAS, {"zoo": "hybrid", "bird": "hybrid"}, ["zoo"], "resift-zoo", "hybrid")
-    assert change.names == ["animals", "bird,zoo"]
-    error = change.error("zoo", "resift-zoo", ["animals"])
+    assert change.names_to_attach == ["animals", "bird,zoo"]
+    error = change.lost_default_error("zoo", "resift-zoo", ["animals"])
     assert error.message == (
         "alias animals also reaches bird: with resift-zoo as the default of zoo, OpenSearch would no longer apply "
         "hybrid to searches of animals"
@@ -76,7 +76,7 @@ def test_a_template_adds_indices_with_another_pipeline_at_the_next_rollover() ->
     change = shared(group, {".ds-logs-a-000001": "hybrid"}, [".ds-logs-a-000001"], "resift-logs-a", "hybrid")
     (lost,) = change.lost
     assert (lost.is_later, lost.before, lost.after) == (True, "hybrid", None)
-    error = change.error("logs-a", "resift-logs-a", [])
+    error = change.lost_default_error("logs-a", "resift-logs-a", [])
     assert "index template logs gives new indices the default pipeline hybrid" in error.message
     assert "set index.search.default_pipeline of index template logs to resift-logs-a" in str(error.expected)
     # without a default pipeline of the template, OpenSearch continues to apply that of the existing indices
@@ -93,11 +93,11 @@ def test_a_template_adds_indices_with_another_pipeline_at_the_next_rollover() ->
 def test_indices_are_searched_together_by_way_of_other_indices() -> None:
     groups = [ALIAS, SearchGroup("alias", "birds", ("bird", "hawk", "owl"))]
     defaults = {"zoo": "hybrid", "bird": "hybrid", "hawk": "hybrid", "owl": None, "other": "hybrid"}
-    assert searched_together(groups, ["zoo"], defaults) == {"zoo", "bird", "hawk"}
+    assert indices_to_change_together(groups, ["zoo"], defaults) == {"zoo", "bird", "hawk"}
 
 
 def test_the_names_to_attach_instead_include_indices_behind_other_aliases() -> None:
     groups = [ALIAS, SearchGroup("alias", "birds", ("bird", "hawk"))]
     defaults: dict[str, str | None] = dict.fromkeys(("zoo", "bird", "hawk"), "hybrid")
     change = SharedDefaults(SearchGroups(groups, [], defaults), PIPELINES, ["zoo"], "resift-zoo", "hybrid")
-    assert change.names == ["animals", "bird,hawk,zoo"]
+    assert change.names_to_attach == ["animals", "bird,hawk,zoo"]

@@ -44,7 +44,7 @@ class Cluster:
         seconds = transport.seconds
         return call(transport.perform_request, method, path, body=body, params=params or None, timeout=seconds)
 
-    def find(self, path: str, key: str | None = None) -> Any:
+    def get_or_none(self, path: str, key: str | None = None) -> Any:
         """Send a GET request, and return the parsed JSON of the response, or None if its status is 404.
 
         Args:

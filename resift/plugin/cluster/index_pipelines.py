@@ -26,7 +26,7 @@ from resift.plugin.cluster.search_pipelines import (
     pipeline_name,
     read_rewriters,
 )
-from resift.plugin.cluster.templates import Stamp, batch_size, fill, render
+from resift.plugin.cluster.templates import Stamp, fill_placeholders, ingest_batch_size, render_template
 from resift.query.dsl import PIPELINE_PREFIX, is_compact
 from resift.version import __version__
 
@@ -57,19 +57,19 @@ class IngestPipeline(Pipeline):
         scripts = {name: read_resource(f"{name}.painless") for name in ("gather_text", "compact_vector", "tidy_up")}
         processors: list[dict[str, Any]] = []
         for values in encoders:
-            gather, encode, compact, tidy_up = fill(template, {**values, **scripts})
+            gather, encode, compact, tidy_up = fill_placeholders(template, {**values, **scripts})
             processors += [gather, encode]
             if is_compact(values["vector_field"]):
                 processors.append(compact)
             processors.append(tidy_up)
         self.index, self.owners = index, frozenset(values["name"] for values in encoders)
-        body, stamp = render("index-ingest-pipeline", {**encoders[0], "processors": processors})
+        body, stamp = render_template("index-ingest-pipeline", {**encoders[0], "processors": processors})
         super().__init__(cluster, "ingest", pipeline_name(index), body, stamp)
 
     def _description(self, pipeline: dict[str, Any]) -> str:
         # An installation named "resift-a" has a pipeline "resift-a-ingest", and so would an index named "a-ingest". The
         # pipeline of the installation has no owners, so it is not taken for the pipeline of the index.
-        return super()._description(pipeline) if _owners(pipeline) else ""
+        return super()._description(pipeline) if _pipeline_owners(pipeline) else ""
 
 
 class IndexPipelines:
@@ -90,7 +90,7 @@ class IndexPipelines:
     ) -> None:
         self.cluster, self._installed, self._ids = cluster, installed, dict(ids or {})
 
-    def ingest(self, record: IndexRecord) -> IngestPipeline | None:
+    def ingest_pipeline(self, record: IndexRecord) -> IngestPipeline | None:
         """Return the ingest pipeline that an index should have.
 
         The pipeline encodes new documents with each model whose vectors are in the index, if a service with this model
@@ -114,14 +114,14 @@ class IndexPipelines:
                             "query_id": model_id,
                             "fields": list(info.fields),
                             "bags": info.bags,
-                            "batch_size": batch_size(info.bags),
+                            "batch_size": ingest_batch_size(info.bags),
                             "vector_field": info.vector_field,
                         }
                     )
                     break
         return IngestPipeline(self.cluster, record.index, encoders) if encoders else None
 
-    def search(self, name: str, index_records: Mapping[str, IndexRecord]) -> list[SearchPipeline]:
+    def search_pipelines(self, name: str, index_records: Mapping[str, IndexRecord]) -> list[SearchPipeline]:
         """Return the search pipelines that should call the service of an installation to rewrite searches.
 
         An installation consists of the resources that ``resift install`` created for a service. The result contains:
@@ -182,7 +182,7 @@ class IndexPipelines:
         return self._ids[model] or None
 
 
-def update_pipelines(cluster: Cluster, index: str, replace: bool = True, search: bool = True) -> list[str]:
+def update_pipelines(cluster: Cluster, index: str, replace: bool = True, include_search: bool = True) -> list[str]:
     """Create the ingest and search pipelines that an index should have, and update outdated pipelines.
 
     The pipelines depend on the vectors in the index, and on the services that are installed in the cluster.
@@ -191,7 +191,8 @@ def update_pipelines(cluster: Cluster, index: str, replace: bool = True, search:
         cluster: The connection to the cluster.
         index: The name of the index.
         replace: Whether to update existing pipelines. Otherwise, only missing pipelines are created.
-        search: Whether to include the search pipeline. Otherwise, only the ingest pipeline is created or updated.
+        include_search: Whether to include the search pipeline. Otherwise, only the ingest pipeline is created or
+            updated.
 
     Returns:
         A line of text about each change.
@@ -201,7 +202,7 @@ def update_pipelines(cluster: Cluster, index: str, replace: bool = True, search:
             the same name.
     """
     record = read_records(cluster, index).get(index) or IndexRecord(index)
-    pipelines = _desired_pipelines(cluster, record, search)
+    pipelines = _desired_pipelines(cluster, record, include_search)
     if pipelines and index in RESERVED_NAMES:
         raise BadInput(f"index {index!r} cannot have a pipeline", value=index, expected="another name")
     changes = []
@@ -211,26 +212,26 @@ def update_pipelines(cluster: Cluster, index: str, replace: bool = True, search:
             message = f"{pipeline.kind} {pipeline.name} was not created by Resift"
             raise BadInput(message, value=pipeline.name, expected="a different name of that pipeline")
         if state == "missing" or (replace and state != "ok"):
-            pipeline.make()
+            pipeline.create()
             changes.append(f"{pipeline.kind} {pipeline.name} {'created' if state == 'missing' else 'changed'}")
     return changes
 
 
-def _desired_pipelines(cluster: Cluster, record: IndexRecord, search: bool) -> list[Resource]:
+def _desired_pipelines(cluster: Cluster, record: IndexRecord, include_search: bool) -> list[Resource]:
     """Return the ingest pipeline and the search pipelines that an index should have.
 
     Args:
         cluster: The connection to the cluster.
         record: Resift's record of the index, which describes its vectors.
-        search: Whether to include the search pipeline.
+        include_search: Whether to include the search pipeline.
     """
     installed = dict(sorted(find_installations(cluster).items()))
     pipelines = IndexPipelines(cluster, installed)
-    ingest = pipelines.ingest(record)
+    ingest = pipelines.ingest_pipeline(record)
     desired: list[Resource] = []
-    if search:
+    if include_search:
         for name in installed:
-            search_pipelines = pipelines.search(name, {record.index: record})
+            search_pipelines = pipelines.search_pipelines(name, {record.index: record})
             desired += [pipeline for pipeline in search_pipelines if pipeline.rewriter.index == record.index]
             if desired:  # one installation rewrites the searches of an index
                 break
@@ -240,7 +241,9 @@ def _desired_pipelines(cluster: Cluster, record: IndexRecord, search: bool) -> l
 
 
 def ingest_pipeline_owners(cluster: Cluster) -> dict[str, frozenset[str]]:
-    """Find the ingest pipelines with Resift's name prefix, and the installations that each pipeline calls.
+    """Find the ingest pipelines that have Resift's name prefix, and the installations whose services they call.
+
+    An installation consists of the resources that ``resift install`` created for a service.
 
     Args:
         cluster: The connection to the cluster.
@@ -249,9 +252,9 @@ def ingest_pipeline_owners(cluster: Cluster) -> dict[str, frozenset[str]]:
         A mapping from index names to the names of the installations. The index name is the part of the pipeline's name
         after the prefix. The set of installations is empty if Resift did not create the pipeline.
     """
-    pipelines = sorted((cluster.find("/_ingest/pipeline") or {}).items())
+    pipelines = sorted((cluster.get_or_none("/_ingest/pipeline") or {}).items())
     return {
-        name.removeprefix(PIPELINE_PREFIX): _owners(body)
+        name.removeprefix(PIPELINE_PREFIX): _pipeline_owners(body)
         for name, body in pipelines
         if name.startswith(PIPELINE_PREFIX)
     }
@@ -282,7 +285,7 @@ def remove_ingest_pipeline(cluster: Cluster, index: str) -> None:
             cluster.request("DELETE", f"/_ingest/pipeline/{quote(pipeline_name(index), safe='')}")
 
 
-def _owners(pipeline: Mapping[str, Any]) -> frozenset[str]:
+def _pipeline_owners(pipeline: Mapping[str, Any]) -> frozenset[str]:
     """Return the names of the installations whose services an ingest pipeline calls to encode documents.
 
     An installation consists of the resources that ``resift install`` created for a service.

@@ -23,7 +23,7 @@ from resift.plugin.cluster.index_pipelines import (
 from resift.plugin.cluster.index_record import IndexRecord, indices_with_model, read_records
 from resift.plugin.cluster.installation import Installation, find_installations
 from resift.plugin.cluster.native_plugin import NativePlugin
-from resift.plugin.cluster.pipeline_uses import refuse_if_used, uses_of
+from resift.plugin.cluster.pipeline_uses import refuse_if_used, uses_of_pipelines
 from resift.plugin.cluster.remote_model import DEPLOYS_LAZILY, REMOTE_MODELS, RemoteModel
 from resift.plugin.cluster.resources import PIPELINES, SCRIPTS, IndexTemplate, Pipeline, Resource, Script
 from resift.plugin.cluster.search_pipelines import (
@@ -35,7 +35,7 @@ from resift.plugin.cluster.search_pipelines import (
     would_be_deleted,
 )
 from resift.plugin.cluster.settings import ClusterSettings, SettingChange
-from resift.plugin.cluster.templates import batch_size, render
+from resift.plugin.cluster.templates import ingest_batch_size, render_template
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import SETTINGS, mappings
 from resift.version import __version__
@@ -97,7 +97,7 @@ class Installer:
             "url": self.url,
             "fields": list(installation.fields),
             "bags": model.bags,
-            "batch_size": batch_size(model.bags),
+            "batch_size": ingest_batch_size(model.bags),
             "key": key,
             "managed": managed.to_dict() if managed else None,
             "gather_text": read_resource("gather_text.painless"),
@@ -144,7 +144,10 @@ class Installer:
             self.template_values[f"{endpoint}_id"] = remote.model_id
         for kind, suffix in (("ingest", "ingest"), *(("search", suffix) for suffix in PIPELINES)):
             yield Pipeline(
-                self.cluster, kind, f"{self.name}-{suffix}", *render(f"{suffix}-pipeline", self.template_values)
+                self.cluster,
+                kind,
+                f"{self.name}-{suffix}",
+                *render_template(f"{suffix}-pipeline", self.template_values),
             )
 
     def install(self, dry_run: bool = False) -> list[str]:
@@ -167,7 +170,7 @@ class Installer:
         changes = self.setting_changes()
         # The index template records the original settings, so that ``uninstall`` knows them on any machine. It is
         # written again whenever settings change.
-        self.template_values["settings_before"] = self.settings.with_originals(self._settings_before(), changes)
+        self.template_values["settings_before"] = self.settings.record_originals(self._settings_before(), changes)
         before = find_installations(self.cluster).get(self.name)
         steps = before.differences(self.installation) if before else []
         steps += [f"{change} (cluster setting)" for change in changes]
@@ -185,7 +188,7 @@ class Installer:
                 steps.append(f"replace {resource.kind} {resource.name} ({state})")
             if dry_run:
                 continue
-            resource.make()
+            resource.create()
             if records_settings:  # the template now records the original settings, so they can be changed
                 self.cluster.update_settings({change.name: change.new_value for change in changes})
         return steps
@@ -241,9 +244,9 @@ class Installer:
                 # The last installation that is removed restores the settings.
                 if steps:
                     steps.append("leave the cluster's settings to other installations")
-                changes = self.settings.leaving_changes(other_urls)
+                changes = self.settings.settings_after_removal(other_urls)
             else:
-                changes = self.settings.restoring_changes(originals)
+                changes = self.settings.restored_settings(originals)
         for name, value in changes.items():
             steps.append(f"reset setting {name} to {'its default' if value is None else value}")
         if changes and not dry_run:
@@ -263,10 +266,10 @@ class Installer:
         }
         search = [
             pipeline
-            for pipeline in pipelines.search(self.name, index_records)
+            for pipeline in pipelines.search_pipelines(self.name, index_records)
             if self.index_exists(pipeline.rewriter.index)
         ]
-        ingest = [pipelines.ingest(record) for record in index_records.values()]
+        ingest = [pipelines.ingest_pipeline(record) for record in index_records.values()]
         return [*search, *(pipeline for pipeline in ingest if pipeline and self.name in pipeline.owners)]
 
     def _release_pipelines(self, dry_run: bool) -> list[str]:
@@ -297,14 +300,14 @@ class Installer:
             if self.name not in owners:
                 continue
             # The pipeline stays for the vectors that other installations encode.
-            remaining = IndexPipelines(self.cluster, other_installations).ingest(
+            remaining = IndexPipelines(self.cluster, other_installations).ingest_pipeline(
                 index_records.get(index) or IndexRecord(index)
             )
             steps.append(f"{'change' if remaining else 'remove'} ingest pipeline {pipeline_name(index)}")
             if dry_run:
                 continue
             if remaining:
-                remaining.make()
+                remaining.create()
             else:
                 remove_ingest_pipeline(self.cluster, index)
         return steps
@@ -329,7 +332,12 @@ class Installer:
             return
         for endpoint in REMOTE_MODELS:
             remote = RemoteModel(self.cluster, endpoint, self.template_values)
-            if remote.installed_key is not None and remote.state() not in ("ok", DEPLOYS_LAZILY, "missing", "foreign"):
+            if remote.installed_key_fingerprint is not None and remote.state() not in (
+                "ok",
+                DEPLOYS_LAZILY,
+                "missing",
+                "foreign",
+            ):
                 raise BadInput(
                     f"{remote.kind} {remote.name} must be replaced, and contains an API key",
                     value=remote.name,
@@ -380,8 +388,8 @@ class Installer:
                 message = f"search pipeline {name} has searches of {rewriter.index} rewritten"
                 raise EngineError(message, status=409, value=name, expected=f"resift detach {rewriter.index} first")
             search.add(name)
-        ingest_uses = uses_of(self.cluster, ingest, "ingest pipeline")
-        refuse_if_used([*ingest_uses, *uses_of(self.cluster, search, "search pipeline")])
+        ingest_uses = uses_of_pipelines(self.cluster, ingest, "ingest pipeline")
+        refuse_if_used([*ingest_uses, *uses_of_pipelines(self.cluster, search, "search pipeline")])
 
 
 def check_service_url(url: str) -> None:

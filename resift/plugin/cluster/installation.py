@@ -37,7 +37,7 @@ _BACKEND = "resift.rewrite() in your backend, which needs nothing in the cluster
 
 
 @dataclass(frozen=True)
-class Managed:
+class ManagedCluster:
     """A cluster whose settings are managed by a provider, such as Amazon, so that Resift does not change them.
 
     Attributes:
@@ -147,7 +147,7 @@ class Installation:
     model: ModelDescription
     fields: tuple[str, ...]
     url: str
-    managed: Managed | None = None
+    managed: ManagedCluster | None = None
 
     def differences(self, other: Installation) -> list[str]:
         """Describe how this installation differs from another installation.
@@ -217,7 +217,7 @@ def _read_installation(name: str, template: dict[str, Any]) -> Installation | No
         return None
 
 
-def read_managed(values: Mapping[str, Any]) -> Managed | None:
+def read_managed(values: Mapping[str, Any]) -> ManagedCluster | None:
     """Return the provider that manages a cluster, such as Amazon OpenSearch Service.
 
     Args:
@@ -227,4 +227,4 @@ def read_managed(values: Mapping[str, Any]) -> Managed | None:
     Returns:
         The provider, or None if no provider manages the cluster.
     """
-    return Managed(**values["managed"]) if values.get("managed") else None
+    return ManagedCluster(**values["managed"]) if values.get("managed") else None

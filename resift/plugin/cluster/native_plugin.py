@@ -95,8 +95,8 @@ def install_command(opensearch_version: str) -> str:
     return f"bin/opensearch-plugin install file:///PATH/resift-{opensearch_version}.zip"
 
 
-def system_urls(cluster: Cluster) -> list[str]:
-    """Return the URLs of the service that the cluster calls for searches in a session, even without a search pipeline.
+def urls_without_pipeline(cluster: Cluster) -> list[str]:
+    """Return the URLs of the service that the cluster calls for searches in a session without any search pipeline.
 
     OpenSearch 3.3 and later can add the processor of Resift's plugin to all searches by itself, if a cluster setting
     enables this. If it does not, the result is empty.
@@ -105,11 +105,13 @@ def system_urls(cluster: Cluster) -> list[str]:
         cluster: The connection to the cluster.
     """
     settings = cluster.effective_settings()
-    return _list(settings.get(URL_SETTING)) if PLUGIN in _list(settings.get(FACTORIES_SETTING)) else []
+    return (
+        _as_string_list(settings.get(URL_SETTING)) if PLUGIN in _as_string_list(settings.get(FACTORIES_SETTING)) else []
+    )
 
 
-def _list(value: str | list[str] | None) -> list[str]:
-    """Return the value of a setting that is a list of strings, but may be stored as a text with commas."""
+def _as_string_list(value: str | list[str] | None) -> list[str]:
+    """Convert the value of a setting to a list of strings. The value may be a list, a text with commas, or None."""
     return [text.strip() for text in value.split(",")] if isinstance(value, str) else list(value or ())
 
 
@@ -140,13 +142,13 @@ def rewriting_error(cluster: Cluster, index: str, pipeline: str) -> str:
         cluster.request("POST", path, body, search_pipeline=pipeline)
         after = cluster.request("GET", _STATS)
         if before["node"] == after["node"] and before["searches"] != after["searches"]:
-            error = _failure(after["node"], before["searches"], after["searches"])
+            error = _rewriting_failure(after["node"], before["searches"], after["searches"])
             if not error:
                 break
     return error
 
 
-def _failure(node: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+def _rewriting_failure(node: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     """Return the reason why the last search of a node was not rewritten, or "" if the service answered.
 
     Args:

@@ -43,7 +43,7 @@ class PipelineUse:
         return "search pipeline" if self.setting == SEARCH_PIPELINE_SETTING else "ingest pipeline"
 
 
-def uses_of(cluster: Cluster, pipelines: Collection[str], kind: str) -> list[PipelineUse]:
+def uses_of_pipelines(cluster: Cluster, pipelines: Collection[str], kind: str) -> list[PipelineUse]:
     """Return all places in a cluster where an index, a template or another pipeline uses one of the given pipelines.
 
     Args:
@@ -57,7 +57,7 @@ def uses_of(cluster: Cluster, pipelines: Collection[str], kind: str) -> list[Pip
 
 def pipeline_uses(cluster: Cluster) -> Iterator[PipelineUse]:
     """Yield all places in a cluster where an index, a template or an ingest pipeline names a pipeline."""
-    for kind, name, body in _bodies(cluster):
+    for kind, name, body in _possible_users(cluster):
         for path, value in leaves(body):
             for setting in _SETTINGS:
                 if f".{path}".endswith(f".{setting}"):
@@ -66,8 +66,8 @@ def pipeline_uses(cluster: Cluster) -> Iterator[PipelineUse]:
                 yield PipelineUse(kind, name, "a processor", value)
 
 
-def _bodies(cluster: Cluster) -> Iterator[tuple[str, str, Any]]:
-    """Yield all resources of a cluster that may use a pipeline: indices, templates and ingest pipelines.
+def _possible_users(cluster: Cluster) -> Iterator[tuple[str, str, Any]]:
+    """Yield the bodies of all resources of a cluster that may use a pipeline: indices, templates and ingest pipelines.
 
     Args:
         cluster: The connection to the cluster.
@@ -80,10 +80,10 @@ def _bodies(cluster: Cluster) -> Iterator[tuple[str, str, Any]]:
     for name, entry in indices.items():
         yield "index", name, entry["settings"]
     for kind in ("index", "component"):
-        for entry in (cluster.find(f"/_{kind}_template") or {}).get(f"{kind}_templates", []):
+        for entry in (cluster.get_or_none(f"/_{kind}_template") or {}).get(f"{kind}_templates", []):
             yield f"{kind} template", entry["name"], entry
     for kind, path in {"legacy template": "/_template", "ingest pipeline": "/_ingest/pipeline"}.items():
-        for name, body in (cluster.find(path) or {}).items():
+        for name, body in (cluster.get_or_none(path) or {}).items():
             yield kind, name, body
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from resift.errors import EngineError, NotFound
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.installation import SECRET, Managed, read_managed
+from resift.plugin.cluster.installation import SECRET, ManagedCluster, read_managed
 from resift.plugin.cluster.resources import Resource
-from resift.plugin.cluster.templates import Stamp, fingerprint, render
+from resift.plugin.cluster.templates import Stamp, fingerprint, render_template
 
 log = logging.getLogger(__name__)
 # The purposes of the remote models. Each model calls the service:
@@ -59,11 +59,11 @@ class RemoteModel(Resource):
     def __init__(self, cluster: Cluster, endpoint: str, values: dict[str, Any]) -> None:
         self.group = values["name"]
         name = f"{self.group}-{endpoint}"
-        body, stamp = render(f"connector-{endpoint}", values)
+        body, stamp = render_template(f"connector-{endpoint}", values)
         managed = read_managed(values)
         self._is_managed = managed is not None
         if values.get("key") is not None:
-            body, stamp = _with_key(body, stamp, values["key"], managed)
+            body, stamp = _add_key(body, stamp, values["key"], managed)
         super().__init__(cluster, name, "/_plugins/_ml", body, stamp)
         registered = cluster.ml_objects("models", name)
         self.model_id = registered[0][0] if registered else f"({name})"
@@ -79,7 +79,7 @@ class RemoteModel(Resource):
         if not models:
             return "not deployed" if self.cluster.ml_objects("connectors", self.name) else "missing"
         # Read the model by its id: in OpenSearch 2, a search returns the deployment state of one second ago.
-        source = self.cluster.find(f"{self.path}/models/{models[0][0]}") or models[0][1]
+        source = self.cluster.get_or_none(f"{self.path}/models/{models[0][0]}") or models[0][1]
         state = self._state_from_stamp(source.get("description", ""))
         if state == "ok" and source.get("is_enabled") is False:
             return "switched off"
@@ -92,7 +92,7 @@ class RemoteModel(Resource):
         return DEPLOYS_LAZILY if deploys else "not deployed"
 
     @property
-    def installed_key(self) -> str | None:
+    def installed_key_fingerprint(self) -> str | None:
         """The fingerprint (a short hash) of the API key with which the cluster calls the service.
 
         The value is None if the remote model does not exist or has no API key.
@@ -100,7 +100,7 @@ class RemoteModel(Resource):
         stamps = [Stamp.read(source.get("description")) for _, source in self.cluster.ml_objects("models", self.name)]
         return next((stamp.key for stamp in stamps if stamp is not None), None)
 
-    def make(self) -> None:
+    def create(self) -> None:
         """Create the model with a new connector, and wait until it is deployed. An existing model is removed first.
 
         Raises:
@@ -252,7 +252,9 @@ class RemoteModel(Resource):
         return any(id == self.model_id for id, _ in self.cluster.ml_objects("models", self.name))
 
 
-def _with_key(body: dict[str, Any], stamp: Stamp, key: str, managed: Managed | None) -> tuple[dict[str, Any], Stamp]:
+def _add_key(
+    body: dict[str, Any], stamp: Stamp, key: str, managed: ManagedCluster | None
+) -> tuple[dict[str, Any], Stamp]:
     """Add an API key to a connector.
 
     Args:

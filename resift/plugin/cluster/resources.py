@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.templates import Stamp, fingerprint, render
+from resift.plugin.cluster.templates import Stamp, fingerprint, render_template
 from resift.rewriting.similarity import script_source
 from resift.version import __version__
 
@@ -57,7 +57,7 @@ class Resource(ABC):
             * ``switched off``: The remote model is disabled, because the service did not answer.
         """
 
-    def make(self) -> None:
+    def create(self) -> None:
         """Create the resource in the cluster. An existing resource with the same name is replaced."""
         self.cluster.request("PUT", self.path, self.body)
 
@@ -117,7 +117,7 @@ class Script(Resource):
         Returns:
             The state, for example "ok", "missing" or "changed". :meth:`Resource.state` explains all states.
         """
-        return self._state_from_stamp((self.cluster.find(self.path, "script") or {}).get("source"))
+        return self._state_from_stamp((self.cluster.get_or_none(self.path, "script") or {}).get("source"))
 
 
 class IndexTemplate(Resource):
@@ -135,7 +135,7 @@ class IndexTemplate(Resource):
     kind = "index template"
 
     def __init__(self, cluster: Cluster, name: str, values: dict[str, Any]) -> None:
-        super().__init__(cluster, name, f"/_index_template/{name}", *render("index-template", values))
+        super().__init__(cluster, name, f"/_index_template/{name}", *render_template("index-template", values))
 
     def state(self) -> str:
         """Compare the installed template with the desired template.
@@ -155,7 +155,7 @@ class IndexTemplate(Resource):
         return dict((self._installed_meta() or {}).get("settings_before") or {})
 
     def _installed_meta(self) -> dict[str, Any] | None:
-        templates = self.cluster.find(self.path, "index_templates")
+        templates = self.cluster.get_or_none(self.path, "index_templates")
         if not templates:
             return None
         meta: dict[str, Any] = templates[0]["index_template"].get("_meta", {})
@@ -184,7 +184,7 @@ class Pipeline(Resource):
             For example, "ok" if they are equal, "missing" if the pipeline does not exist, and "changed" if they differ.
             :meth:`Resource.state` lists all states.
         """
-        pipeline = self.cluster.find(self.path, self.name)
+        pipeline = self.cluster.get_or_none(self.path, self.name)
         return self._state_from_stamp(None if pipeline is None else self._description(pipeline))
 
     def _description(self, pipeline: dict[str, Any]) -> str:

@@ -130,8 +130,8 @@ def lost_defaults(
 
     Args:
         groups: Groups of indices that are searched together, for example through an alias.
-        before: The default pipelines that all indices would have without Resift.
-        after: The default pipelines of all indices with Resift's changes.
+        before: The default pipelines that all indices would have without Resift, by index name.
+        after: The default pipelines of all indices with Resift's changes, by index name.
         original: A function that is called with the name of a pipeline. If Resift created the pipeline as a copy of
             another pipeline, it returns the name of the other pipeline. Otherwise, it returns the name unchanged.
     """
@@ -167,16 +167,17 @@ def _lost_default(
     return LostDefault(group, default_before, default_after, is_later=template_default is not None)
 
 
-def searched_together(groups: Iterable[SearchGroup], indices: Iterable[str], defaults: Defaults) -> set[str]:
-    """Return all indices that must get a new default search pipeline at the same time as some given indices.
+def indices_to_change_together(groups: Iterable[SearchGroup], indices: Iterable[str], defaults: Defaults) -> set[str]:
+    """Return all indices that must get a new default search pipeline together with some indices.
 
     OpenSearch applies a default pipeline to a search of several indices only if these indices have no other default
-    pipeline. If some indices of an alias got a new one, searches of the alias would lose their default pipeline.
+    pipeline. If only some indices of an alias got a new default pipeline, searches of the alias would lose their
+    default pipeline.
 
     Args:
         groups: Groups of indices that are searched together, for example through an alias.
-        indices: Indices that get a new default pipeline.
-        defaults: The default pipelines of all indices.
+        indices: The names of the indices that get a new default pipeline.
+        defaults: The current default pipelines of all indices, by index name.
 
     Returns:
         ``indices``, and all indices that are searched together with them and have the same default pipeline. The rule
@@ -211,13 +212,13 @@ def read_groups(cluster: Cluster, attached_names: Iterable[str] = ()) -> SearchG
     }
     path = f"/{ALL_INDICES}/_settings/{SEARCH_PIPELINE_SETTING}"
     settings = cluster.request("GET", path, flat_settings="true", **ALL_STATES)
-    defaults = {index: default_of(settings.get(index, {}).get("settings", {})) for index in aliases}
+    defaults = {index: default_pipeline_of(settings.get(index, {}).get("settings", {})) for index in aliases}
     templates = list(read_templates(cluster))
-    groups = [*_groups(aliases, templates), *_attached_groups(cluster, attached_names)]
+    groups = [*_find_groups(aliases, templates), *_attached_groups(cluster, attached_names)]
     return SearchGroups(groups, templates, defaults)
 
 
-def default_of(settings: Mapping[str, str]) -> str | None:
+def default_pipeline_of(settings: Mapping[str, str]) -> str | None:
     """Return the name of the default search pipeline in the settings of an index, or None if there is none.
 
     Args:
@@ -227,17 +228,17 @@ def default_of(settings: Mapping[str, str]) -> str | None:
     return None if default == NO_PIPELINE else default
 
 
-def stream_of(index: str) -> str | None:
+def data_stream_of(index: str) -> str | None:
     """Return the name of the data stream to which an index belongs (as a backing index), or None for other indices.
 
-    >>> stream_of(".ds-logs-shop-000002"), stream_of("shop")
+    >>> data_stream_of(".ds-logs-shop-000002"), data_stream_of("shop")
     ('logs-shop', None)
     """
     match = _BACKING_INDEX.fullmatch(index)
     return match[1] if match else None
 
 
-def _groups(aliases: Mapping[str, Sequence[str]], templates: Sequence[Template]) -> Iterator[SearchGroup]:
+def _find_groups(aliases: Mapping[str, Sequence[str]], templates: Sequence[Template]) -> Iterator[SearchGroup]:
     """Yield all groups of indices that are searched together.
 
     A group consists of the indices of an alias, of a data stream, or of a pattern in an index template.
@@ -250,7 +251,7 @@ def _groups(aliases: Mapping[str, Sequence[str]], templates: Sequence[Template])
     for index, names in sorted(aliases.items()):
         for name in names:
             members.setdefault(("alias", name), []).append(index)
-        if stream := stream_of(index):
+        if stream := data_stream_of(index):
             members.setdefault(("data stream", stream), []).append(index)
     for (kind, name), indices in members.items():
         yield SearchGroup(kind, name, tuple(indices))
@@ -260,7 +261,7 @@ def _groups(aliases: Mapping[str, Sequence[str]], templates: Sequence[Template])
         for alias in template.aliases:
             yield SearchGroup("alias", alias, tuple(members.get(("alias", alias), ())), template)
         for pattern in template.patterns:
-            matching = [index for index in sorted(aliases) if fnmatchcase(stream_of(index) or index, pattern)]
+            matching = [index for index in sorted(aliases) if fnmatchcase(data_stream_of(index) or index, pattern)]
             yield SearchGroup("pattern", pattern, tuple(matching), template)
 
 
@@ -281,17 +282,17 @@ def read_templates(cluster: Cluster) -> Iterator[Template]:
     """
     components = {
         entry["name"]: entry["component_template"].get("template", {})
-        for entry in (cluster.find("/_component_template") or {}).get("component_templates", [])
+        for entry in (cluster.get_or_none("/_component_template") or {}).get("component_templates", [])
     }
-    for entry in (cluster.find("/_index_template") or {}).get("index_templates", []):
+    for entry in (cluster.get_or_none("/_index_template") or {}).get("index_templates", []):
         template = entry["index_template"]
         parts = [components.get(name, {}) for name in template.get("composed_of", ())]
-        yield _template("index template", entry["name"], template, [*parts, template.get("template", {})])
-    for name, template in (cluster.find("/_template") or {}).items():
-        yield _template("legacy template", name, template, [template])
+        yield _parse_template("index template", entry["name"], template, [*parts, template.get("template", {})])
+    for name, template in (cluster.get_or_none("/_template") or {}).items():
+        yield _parse_template("legacy template", name, template, [template])
 
 
-def _template(kind: str, name: str, body: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> Template:
+def _parse_template(kind: str, name: str, body: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> Template:
     """Convert the body of a template to a Template, with its patterns, its aliases and its default search pipeline.
 
     Args:
@@ -308,5 +309,5 @@ def _template(kind: str, name: str, body: Mapping[str, Any], parts: Sequence[Map
         for path, value in leaves(part.get("settings") or {})
         if f".{path}".endswith(f".{SEARCH_PIPELINE_SETTING}")
     ]
-    default = default_of({SEARCH_PIPELINE_SETTING: defaults[-1]}) if defaults else None
+    default = default_pipeline_of({SEARCH_PIPELINE_SETTING: defaults[-1]}) if defaults else None
     return Template(kind, name, tuple(body.get("index_patterns", ())), tuple(aliases), default)

@@ -25,7 +25,7 @@ from resift.plugin import read_resource
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.native_plugin import PLUGIN, rewriting_error
 from resift.plugin.cluster.resources import Resource
-from resift.plugin.cluster.templates import Stamp, fill, fingerprint
+from resift.plugin.cluster.templates import Stamp, fill_placeholders, fingerprint
 from resift.query.dsl import PIPELINE_PREFIX
 from resift.version import __version__
 
@@ -123,14 +123,14 @@ class Rewriter:
             name = "rewriting-processor"
             values = {"name": self.installation, "rewrite_id": model_id, "parameters": parameters}
         template = json.loads(read_resource(f"{name}.json"))
-        content = fingerprint(json.dumps(fill(template, {**values, "stamp": ""}), sort_keys=True))
+        content = fingerprint(json.dumps(fill_placeholders(template, {**values, "stamp": ""}), sort_keys=True))
         stamp = Stamp(__version__, self.model or "any", content)
         record = f"copy of {json.dumps(self.base)}; default pipelines before: {json.dumps(dict(self.defaults))}"
         if self.is_native:
             vectors = f"vectors: {self.model}; " if self.model else ""
             record = f"attached: {json.dumps(self.index)}; {vectors}{record}"
         description = f"{stamp} (resift detach {self.index} takes it out); {record}"
-        return fill(template, {**values, "stamp": description}), stamp
+        return fill_placeholders(template, {**values, "stamp": description}), stamp
 
 
 class SearchPipeline(Resource):
@@ -158,7 +158,7 @@ class SearchPipeline(Resource):
     ) -> None:
         self.rewriter, self.model_id, self.current, self._base = rewriter, model_id, current, base
         processor, stamp = rewriter.processor(model_id)
-        super().__init__(cluster, name, _path(name), processor, stamp)
+        super().__init__(cluster, name, _pipeline_path(name), processor, stamp)
 
     def state(self) -> str:
         """Compare the installed processor with the desired processor.
@@ -176,13 +176,13 @@ class SearchPipeline(Resource):
         is_equal = {**current, **self.body[self.rewriter.kind], "description": ""} == {**current, "description": ""}
         return "changed" if state == "ok" and not is_equal else state
 
-    def make(self) -> None:
+    def create(self) -> None:
         """Add Resift's request processor to the search pipeline in the cluster, or create the pipeline with it.
 
         The other processors of an existing pipeline are preserved, and so are settings of the native processor that
         a user has added, such as its timeout.
         """
-        current = self.cluster.find(self.path, self.name)
+        current = self.cluster.get_or_none(self.path, self.name)
         processor = self.body
         if self.rewriter.is_native and (settings := _processor_settings(current)) is not None:
             added = {name: settings[name] for name in _USER_SETTINGS if name in settings}
@@ -190,7 +190,7 @@ class SearchPipeline(Resource):
         if current is None or _is_unedited(current):
             # Nobody has edited the pipeline since Resift created it, so it can be replaced as a whole.
             body = with_processor(self._base or current or {}, processor)
-            body = {**body, "description": str(Stamp(__version__, self.stamp.model, _content(body)))}
+            body = {**body, "description": str(Stamp(__version__, self.stamp.model, _pipeline_fingerprint(body)))}
         else:
             body = with_processor(current, processor)
         self.cluster.request("PUT", self.path, body)
@@ -324,19 +324,19 @@ def remove_processor(cluster: Cluster, name: str) -> None:
         cluster: The connection to the cluster.
         name: The name of the pipeline.
     """
-    pipeline = cluster.find(_path(name), name)
+    pipeline = cluster.get_or_none(_pipeline_path(name), name)
     if pipeline is None or _processor_settings(pipeline) is None:
         return
     if would_be_deleted(pipeline):
         with suppress(NotFound):  # deleted by somebody else in the meantime
-            cluster.request("DELETE", _path(name))
+            cluster.request("DELETE", _pipeline_path(name))
     else:
-        cluster.request("PUT", _path(name), without_processor(pipeline))
+        cluster.request("PUT", _pipeline_path(name), without_processor(pipeline))
 
 
 def all_pipelines(cluster: Cluster) -> dict[str, PipelineBody]:
     """Return the bodies of all search pipelines in a cluster, by name."""
-    return dict(sorted((cluster.find("/_search/pipeline") or {}).items()))
+    return dict(sorted((cluster.get_or_none("/_search/pipeline") or {}).items()))
 
 
 def find_rewriters(cluster: Cluster) -> dict[str, Rewriter]:
@@ -361,7 +361,7 @@ def read_rewriters(pipelines: Mapping[str, PipelineBody]) -> dict[str, Rewriter]
     return {name: rewriter for name, rewriter in processors.items() if rewriter is not None}
 
 
-def _path(name: str) -> str:
+def _pipeline_path(name: str) -> str:
     return f"/_search/pipeline/{quote(name, safe='')}"
 
 
@@ -391,7 +391,7 @@ def _processor_settings(pipeline: Mapping[str, Any] | None) -> dict[str, Any] | 
     return next((settings for settings in map(_rewriter_settings, processors) if settings is not None), None)
 
 
-def _content(pipeline: Mapping[str, Any]) -> str:
+def _pipeline_fingerprint(pipeline: Mapping[str, Any]) -> str:
     """Return a fingerprint of a search pipeline, to detect later changes.
 
     Args:
@@ -407,4 +407,4 @@ def _is_unedited(pipeline: Mapping[str, Any]) -> bool:
         pipeline: The body of the pipeline.
     """
     stamp = Stamp.read(pipeline.get("description"))
-    return stamp is not None and stamp.content == _content(pipeline)
+    return stamp is not None and stamp.content == _pipeline_fingerprint(pipeline)

@@ -60,31 +60,31 @@ class SettingChange(NamedTuple):
         return {"name": self.name, "now": self.current_value, "then": self.new_value, "why": self.reason}
 
 
-def planned_changes(current: Mapping[str, Any], url: str, is_private: bool) -> list[SettingChange]:
-    """Return the changes of cluster settings that are needed so that ML Commons can call the service.
+def necessary_changes(current_settings: Mapping[str, Any], url: str, is_private: bool) -> list[SettingChange]:
+    """Return the changes of cluster settings that are necessary before ML Commons can call the service.
 
     Args:
-        current: The current values of the settings, including defaults, by name.
+        current_settings: The current values of the settings, including defaults, by name.
         url: The URL of the service.
         is_private: Whether the service may have a private address.
     """
     changes = []
-    if is_private and (value := current.get(PRIVATE_ADDRESSES)) != "true":
+    if is_private and (value := current_settings.get(PRIVATE_ADDRESSES)) != "true":
         reason = f"by default, ML Commons refuses private addresses such as {urlsplit(url).hostname}"
         changes.append(SettingChange(PRIVATE_ADDRESSES, value, "true", reason))
     reasons = {TRUSTED_ADDRESSES: "ML Commons calls only the addresses in this list"}
-    if is_private and current.get(TRUSTED_PRIVATE_ADDRESSES):
+    if is_private and current_settings.get(TRUSTED_PRIVATE_ADDRESSES):
         reasons[TRUSTED_PRIVATE_ADDRESSES] = "ML Commons calls only the private addresses in this list"
     for name, reason in reasons.items():
-        patterns = list(current.get(name) or [])
+        patterns = list(current_settings.get(name) or [])
         if not any(_matches(pattern, f"{url}/v1/rewrite") for pattern in patterns):
             # A write replaces the whole list, so the existing patterns must be part of it.
-            accepted = accepted_patterns(patterns, current)
+            accepted = accepted_patterns(patterns, current_settings)
             changes.append(SettingChange(name, patterns, [*accepted, trusted_pattern(url)], reason))
     return changes
 
 
-def accepted_patterns(patterns: Sequence[str], current: Mapping[str, Any]) -> list[str]:
+def accepted_patterns(patterns: Sequence[str], current_settings: Mapping[str, Any]) -> list[str]:
     """Remove the URL patterns that ML Commons would reject from a list of patterns.
 
     ML Commons only calls addresses that match one of the patterns in a cluster setting. Since version 3.7, it refuses
@@ -93,10 +93,10 @@ def accepted_patterns(patterns: Sequence[str], current: Mapping[str, Any]) -> li
 
     Args:
         patterns: The patterns in the setting.
-        current: All current cluster settings, by name, including defaults. A setting that exists only since version 3.7
-            shows whether the cluster checks patterns. If it is missing, all patterns are returned.
+        current_settings: All current cluster settings, by name, including defaults. A setting that exists only since
+            version 3.7 shows whether the cluster checks patterns. If it is missing, all patterns are returned.
     """
-    if TRUSTED_PRIVATE_ADDRESSES not in current:  # before 3.7, all patterns are accepted
+    if TRUSTED_PRIVATE_ADDRESSES not in current_settings:  # before 3.7, all patterns are accepted
         return list(patterns)
     return [pattern for pattern in patterns if len(pattern) <= _MAX_PATTERN_LENGTH and _UNSAFE.search(pattern) is None]
 
@@ -133,13 +133,14 @@ class ClusterSettings:
     def required_changes(self) -> list[SettingChange]:
         """Return the changes to cluster settings that are necessary before ML Commons can call the service."""
         is_private = _is_private(urlsplit(self.url).hostname or "")
-        return planned_changes(self.cluster.effective_settings(), self.url, is_private)
+        return necessary_changes(self.cluster.effective_settings(), self.url, is_private)
 
-    def with_originals(self, originals: dict[str, Any], changes: Sequence[SettingChange]) -> dict[str, Any]:
-        """Add the original values of settings that are about to change to a record, so that they can be restored later.
+    def record_originals(self, originals: dict[str, Any], changes: Sequence[SettingChange]) -> dict[str, Any]:
+        """Record the original values of settings that are about to change, so that they can be restored later.
 
         Args:
-            originals: The recorded original values, by setting. Missing values are added to this dictionary.
+            originals: The original values that were recorded before, by setting. The dictionary is changed: missing
+                values and the pattern of this service are added to it.
             changes: The changes that are about to be made.
 
         Returns:
@@ -155,8 +156,8 @@ class ClusterSettings:
                 originals.setdefault(change.name, persistent.get(change.name))
         return originals
 
-    def restoring_changes(self, originals: dict[str, Any]) -> dict[str, Any]:
-        """Return the settings to write in order to undo Resift's changes.
+    def restored_settings(self, originals: dict[str, Any]) -> dict[str, Any]:
+        """Return the settings to write when the last installation is removed, to undo Resift's changes.
 
         A setting that somebody else changed after Resift is left unchanged. Resift's own pattern is removed from the
         list of addresses that ML Commons may call (the trusted addresses). Other addresses in the list are preserved.
@@ -182,11 +183,11 @@ class ClusterSettings:
             changes[name] = None if original["unset"] and remaining == original["list"] else remaining
         return changes
 
-    def leaving_changes(self, other_urls: Sequence[str]) -> dict[str, Any]:
+    def settings_after_removal(self, other_urls: Sequence[str]) -> dict[str, Any]:
         """Return the settings to write when this installation is removed, but other installations stay in the cluster.
 
         Only the URL pattern of this installation's service is removed from the lists of addresses that ML Commons may
-        call. It stays if another installation needs it.
+        call. If another installation needs the pattern, nothing is removed, and the result is empty.
 
         Args:
             other_urls: The service URLs of the other installations.

@@ -28,7 +28,7 @@ _HASH_DIGITS = 8  # number of digits of a model's hash in the name of its vector
 
 
 @dataclass(frozen=True)
-class Target:
+class TargetIndex:
     """An existing index that ``resift attach`` or ``resift detach`` changes.
 
     Attributes:
@@ -53,7 +53,7 @@ class Target:
     @cached_property
     def fields(self) -> dict[str, str]:
         """The types of all fields in the mapping, by field name. The names of inner fields contain dots."""
-        return dict(_fields(self.mapping.get("properties", {})))
+        return dict(_field_types(self.mapping.get("properties", {})))
 
     @property
     def text_fields(self) -> list[str]:
@@ -63,7 +63,7 @@ class Target:
 
     def is_stored_only(self, name: str) -> bool:
         """Return whether OpenSearch stores a text field but cannot search it (``index: false`` in the mapping)."""
-        field = _mapped(self.mapping, name)
+        field = _field_mapping(self.mapping, name)
         return field.get("type") in TEXT_TYPES and not field.get("index", True)
 
     @property
@@ -102,7 +102,9 @@ class Target:
             expected = "no --graph, or a new index with index.knn and the same documents (docs/graph.md)"
             raise BadInput(message, value=self.name, expected=expected)
         if existing is None:
-            new = IndexInfo.from_model(model, fields, self.name, own_field or self._free_field(model, needs_hnsw))
+            new = IndexInfo.from_model(
+                model, fields, self.name, own_field or self._choose_vector_field(model, needs_hnsw)
+            )
             return replace(new, has_hnsw=needs_hnsw or (own_field is not None and self.has_hnsw))
         if own_field not in (None, existing.vector_field):
             message = f"index {self.name!r} has vectors of this model in {existing.vector_field!r}"
@@ -137,13 +139,13 @@ class Target:
         return None
 
     def _check_own_field(self, field: str, model: ModelDescription) -> None:
-        mapped = _mapped(self.mapping, field)
+        mapped = _field_mapping(self.mapping, field)
         if is_ours(field) or mapped.get("type") != "knn_vector" or mapped.get("dimension") != model.dim:
             actual = f"{mapped.get('type')} with dimension {mapped.get('dimension')}" if mapped else "not a field"
             expected = f"a knn_vector field of the index's own with {model.dim} dimensions"
             raise BadInput(f"{field!r} is {actual} in index {self.name!r}", value=field, expected=expected)
 
-    def _free_field(self, model: ModelDescription, needs_hnsw: bool) -> str:
+    def _choose_vector_field(self, model: ModelDescription, needs_hnsw: bool) -> str:
         """Choose a field for the vectors of a model. Fields that are used for the vectors of another model are avoided.
 
         Args:
@@ -173,7 +175,7 @@ class Target:
         """Return the number of documents of this index that match a query clause."""
         return self.cluster.count(self.name, query)
 
-    def start_writing(self, info: IndexInfo, model: ModelDescription) -> Target:
+    def start_writing(self, info: IndexInfo, model: ModelDescription) -> TargetIndex:
         """Add a vector field to the mapping, and record in the mapping that the field's vectors are being written.
 
         Args:
@@ -190,7 +192,7 @@ class Target:
         field = {name: _vector_mapping(name, model)} if is_ours(name) else {}
         return self.change_record(lambda record: _with_incomplete_vectors(record, info), field)
 
-    def use_in_searches(self, info: IndexInfo) -> Target:
+    def use_in_searches(self, info: IndexInfo) -> TargetIndex:
         """Make searches of the index use other vectors, by recording this in the ``_meta`` of the index mapping.
 
         Args:
@@ -203,7 +205,7 @@ class Target:
 
     def change_record(
         self, change: Callable[[IndexRecord], IndexRecord], properties: Mapping[str, Any] | None = None
-    ) -> Target:
+    ) -> TargetIndex:
         """Change Resift's record in the ``_meta`` of the index mapping, which describes the vectors in the index.
 
         Args:
@@ -269,7 +271,7 @@ class Target:
         return {}, [hint]
 
 
-def find_targets(cluster: Cluster, name: str) -> list[Target]:
+def find_targets(cluster: Cluster, name: str) -> list[TargetIndex]:
     """Return the indices that a name refers to, after checking that they are writable. Nothing is changed.
 
     Args:
@@ -280,10 +282,10 @@ def find_targets(cluster: Cluster, name: str) -> list[Target]:
         IndexNotFound: If the name refers to no index.
         BadInput: If an index is not writable.
     """
-    return [_target(cluster, index, settings) for index, settings in settings_of(cluster, name).items()]
+    return [_read_target(cluster, index, settings) for index, settings in settings_of_indices(cluster, name).items()]
 
 
-def settings_of(cluster: Cluster, name: str) -> dict[str, dict[str, str]]:
+def settings_of_indices(cluster: Cluster, name: str) -> dict[str, dict[str, str]]:
     """Return the settings of all indices that a name refers to, by index name. System indices are left out.
 
     Args:
@@ -309,7 +311,7 @@ def _is_system(index: str) -> bool:
     return index.startswith(".") and not index.startswith(".ds-")
 
 
-def _target(cluster: Cluster, name: str, settings: dict[str, str]) -> Target:
+def _read_target(cluster: Cluster, name: str, settings: dict[str, str]) -> TargetIndex:
     _check_blocks(name, settings)
     path = f"/{quote(name, safe='')}"
     # Without a refresh, new documents would be missing from the plan, and would not be encoded.
@@ -320,7 +322,7 @@ def _target(cluster: Cluster, name: str, settings: dict[str, str]) -> Target:
             raise
         raise BadInput(f"index {name!r} is closed", value=name, expected=f"POST {path}/_open first") from error
     mapping = cluster.request("GET", f"{path}/_mapping")[name]["mappings"]
-    return Target(cluster, name, mapping, settings, cluster.count(name))
+    return TargetIndex(cluster, name, mapping, settings, cluster.count(name))
 
 
 def _check_blocks(name: str, settings: Mapping[str, str]) -> None:
@@ -343,7 +345,7 @@ def _check_blocks(name: str, settings: Mapping[str, str]) -> None:
         raise BadInput(message, value=name, expected=expected)
 
 
-def check_attachable(target: Target) -> None:
+def check_attachable(target: TargetIndex) -> None:
     """Raise BadInput if vectors cannot be added to the documents of an index.
 
     Adding a vector writes the document again from its ``_source``. If the index does not store the whole ``_source``,
@@ -383,7 +385,7 @@ def _with_incomplete_vectors(record: IndexRecord, info: IndexInfo) -> IndexRecor
     return record if info in record.complete_vectors else record.with_filling(info)
 
 
-def _fields(properties: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
+def _field_types(properties: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
     """Yield the name and the type of each field in a mapping. The names of inner fields contain dots.
 
     Args:
@@ -392,12 +394,12 @@ def _fields(properties: Mapping[str, Any], path: str = "") -> Iterator[tuple[str
     """
     for name, field in properties.items():
         if "properties" in field:
-            yield from _fields(field["properties"], f"{path}{name}.")
+            yield from _field_types(field["properties"], f"{path}{name}.")
         else:
             yield f"{path}{name}", field.get("type", "object")
 
 
-def _mapped(mapping: Mapping[str, Any], field: str) -> Mapping[str, Any]:
+def _field_mapping(mapping: Mapping[str, Any], field: str) -> Mapping[str, Any]:
     """Return the mapping of a single field, or an empty mapping if the field does not exist.
 
     Args:

@@ -59,8 +59,8 @@ def fingerprint(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def batch_size(bags: str | None) -> int:
-    """Return the number of documents that an ingest pipeline sends to the service in one request, to be encoded.
+def ingest_batch_size(bags: str | None) -> int:
+    """Return the number of documents that an ingest pipeline sends to the service in a single encoding request.
 
     Args:
         bags: The document field with a list of vectors (a bag) that the model encodes, or None if it encodes texts. A
@@ -69,7 +69,7 @@ def batch_size(bags: str | None) -> int:
     return 128 if bags is None else 4
 
 
-def fill(template: Any, values: dict[str, Any]) -> Any:
+def fill_placeholders(template: Any, values: dict[str, Any]) -> Any:
     """Replace each placeholder ``{{name}}`` in a JSON template with the value of this name.
 
     A string that consists of a single placeholder is replaced with the value itself, which may be any JSON value.
@@ -81,13 +81,13 @@ def fill(template: Any, values: dict[str, Any]) -> Any:
     Raises:
         KeyError: If ``values`` does not contain a name.
 
-    >>> fill({"a": "{{n}}", "b": "x-{{n}}"}, {"n": 3})
+    >>> fill_placeholders({"a": "{{n}}", "b": "x-{{n}}"}, {"n": 3})
     {'a': 3, 'b': 'x-3'}
     """
     if isinstance(template, dict):
-        return {key: fill(value, values) for key, value in template.items()}
+        return {key: fill_placeholders(value, values) for key, value in template.items()}
     if isinstance(template, list):
-        return [fill(value, values) for value in template]
+        return [fill_placeholders(value, values) for value in template]
     if not isinstance(template, str):
         return template
     whole = _PLACEHOLDER.fullmatch(template)
@@ -96,7 +96,7 @@ def fill(template: Any, values: dict[str, Any]) -> Any:
     return _PLACEHOLDER.sub(lambda match: str(values[match[1]]), template)
 
 
-def render(name: str, values: dict[str, Any]) -> tuple[dict[str, Any], Stamp]:
+def render_template(name: str, values: dict[str, Any]) -> tuple[dict[str, Any], Stamp]:
     """Create the body of a resource from its template.
 
     Args:
@@ -109,6 +109,6 @@ def render(name: str, values: dict[str, Any]) -> tuple[dict[str, Any], Stamp]:
     template = json.loads(read_resource(f"{name}.json"))
     # The fingerprint excludes the stamp, which contains the fingerprint. It also excludes the original cluster settings
     # in the index template. They describe the cluster, and must not make the template differ at a second installation.
-    bare = fill(template, {**values, "stamp": "", "settings_before": None})
+    bare = fill_placeholders(template, {**values, "stamp": "", "settings_before": None})
     stamp = Stamp(values["version"], values["model"], fingerprint(json.dumps(bare, sort_keys=True)))
-    return fill(template, {"settings_before": None, **values, "stamp": str(stamp)}), stamp
+    return fill_placeholders(template, {"settings_before": None, **values, "stamp": str(stamp)}), stamp

@@ -30,7 +30,7 @@ from resift.errors import (
     ResiftError,
     UnsupportedCluster,
 )
-from resift.plugin.addresses import nodes_of
+from resift.plugin.addresses import parse_nodes
 from resift.plugin.opensearch.credentials import credentials
 from resift.plugin.opensearch.failover import FailoverTransport
 from resift.query.dsl import PIPELINE_PREFIX, Body
@@ -125,7 +125,7 @@ def connect(address: str, timeout: float) -> OpenSearch:
     Raises:
         BadInput: If the address or an environment variable is invalid.
     """
-    nodes, settings = nodes_of(address), from_environment(ClientSettings, os.environ)
+    nodes, settings = parse_nodes(address), from_environment(ClientSettings, os.environ)
     hosts = [
         {"host": node.host, "port": node.port, "use_ssl": node.scheme == "https", "url_prefix": node.prefix}
         for node in nodes
@@ -236,7 +236,7 @@ def translate_error(error: TransportError) -> EngineError | NotFound:
             id, index = body.get("_id"), body.get("_index")
             return NotFound(f"no document {id!r} in {index!r}", value=id, expected="the id of a document")
         return NotFound(f"OpenSearch: {reason}")
-    if status >= 500 and _CAUSED_BY_REQUEST.fullmatch(str(_innermost(detail).get("type"))):
+    if status >= 500 and _CAUSED_BY_REQUEST.fullmatch(str(_innermost_cause(detail).get("type"))):
         status = 400
     return EngineError(f"OpenSearch: {reason}", status=status)
 
@@ -298,7 +298,7 @@ def _index_error(detail: Mapping[str, Any], status: int, reason: str) -> EngineE
     return None
 
 
-def _innermost(error: Any) -> Mapping[str, Any]:
+def _innermost_cause(error: Any) -> Mapping[str, Any]:
     """Return the innermost cause of an error, which OpenSearch nests in ``caused_by`` and ``root_cause``."""
     cause: Mapping[str, Any] = error if isinstance(error, Mapping) else {}
     while inner := cause.get("caused_by") or next(iter(cause.get("root_cause", [])), None):
@@ -361,7 +361,7 @@ def create_if_missing(client: OpenSearch, index: str, body: Body) -> None:
 
 
 def scroll(client: OpenSearch, index: str, body: Body, **params: Any) -> Iterator[dict[str, Any]]:
-    """Yield all hits of a search, page by page, or raise an error if a shard cannot be read.
+    """Yield all hits of a search, which are requested page by page. Raise an error if a shard cannot be read.
 
     The function ``scan`` of opensearch-py ends without an error if shards fail before the first or after the last hit.
 

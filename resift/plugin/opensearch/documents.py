@@ -27,7 +27,7 @@ _SCRIPT_FIELD = "_resift_vector"
 _MORE_HITS = ("inner_hits", "top_hits")
 
 
-def stored_json(document: Document, vector_field: str) -> str:
+def document_json(document: Document, vector_field: str) -> str:
     """Convert a document and its vector to the JSON text that is stored in OpenSearch.
 
     Args:
@@ -124,7 +124,7 @@ def take_vectors(hits: Sequence[dict[str, Any]], vector_field: str) -> list[Floa
     Returns:
         The vector of each hit, of shape (n_dimensions,), or None for a hit without a vector.
     """
-    vectors = [_take(hit, vector_field) for hit in hits]
+    vectors = [_take_vector(hit, vector_field) for hit in hits]
     unpacked = iter(unpack_vectors([vector for vector in vectors if isinstance(vector, str)]))
     return [next(unpacked) if isinstance(vector, str) else vector for vector in vectors]
 
@@ -147,7 +147,7 @@ def unpack_vectors(packed: Sequence[str]) -> list[Floats]:
     return list(rows[:, 2:] * np.ascontiguousarray(rows[:, :2]).view("<f4"))
 
 
-def _take(hit: dict[str, Any], vector_field: str) -> Floats | str | None:
+def _take_vector(hit: dict[str, Any], vector_field: str) -> Floats | str | None:
     """Return the vector of a hit.
 
     If a script field of the search returned the vector as text (a packed vector), the vector is also removed from the

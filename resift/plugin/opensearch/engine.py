@@ -38,10 +38,10 @@ from resift.plugin.opensearch.client import (
     to_json,
     translate_error,
 )
-from resift.plugin.opensearch.documents import prepare_body, stored_json, take_vectors, without_stored_vector
+from resift.plugin.opensearch.documents import document_json, prepare_body, take_vectors, without_stored_vector
 from resift.plugin.opensearch.mappings import (
     TUNING_KEY,
-    exact_names,
+    exact_field_names,
     field_types,
     index_settings,
     mapped_fields,
@@ -49,7 +49,7 @@ from resift.plugin.opensearch.mappings import (
     text_sources,
     vector_fields,
 )
-from resift.plugin.opensearch.models import analyzed_tokens, embedding, sparse_tokens
+from resift.plugin.opensearch.models import analyzed_tokens, query_embedding, sparse_tokens
 from resift.plugin.opensearch.stored_fields import has_source, stored_documents
 from resift.query.clause_count import ClauseCounter
 from resift.query.dsl import MAX_OWN_CLAUSES, PLAIN, VECTOR_FIELD, Body, NestedField, is_compact, is_ours, text_clause
@@ -146,7 +146,9 @@ class OpenSearchEngine(Engine):
             headers: The HTTP headers of the caller, which are passed on to OpenSearch.
         """
         mappings_by_index = self._mappings(index, headers)
-        return IndexInfo.combine(index, [_info(name, mapping) for name, mapping in mappings_by_index.items()])
+        return IndexInfo.combine(
+            index, [_info_from_mapping(name, mapping) for name, mapping in mappings_by_index.items()]
+        )
 
     def tune(self, index: str, tuning: Tuning | None) -> None:
         """Store search settings that were chosen for an index, or delete the stored settings.
@@ -204,7 +206,7 @@ class OpenSearchEngine(Engine):
         index = ",".join([*patterns, "-.*", ".ds-*"] if "*" in patterns else patterns)
         params = {"expand_wildcards": "open", "ignore_unavailable": "true"}
         response = call(self.client.indices.get_mapping, index=index, params=params, headers=headers)
-        return [_info(name, response[name]["mappings"]) for name in sorted(response)]
+        return [_info_from_mapping(name, response[name]["mappings"]) for name in sorted(response)]
 
     def exact_fields(self, index: str, headers: Headers = None) -> list[str]:
         """Return the names of all fields that support exact filters (``term`` queries), according to the mappings.
@@ -214,7 +216,7 @@ class OpenSearchEngine(Engine):
             headers: The HTTP headers of the caller, which are passed on to OpenSearch.
         """
         all_mappings = self._mappings(index, headers).values()
-        return list(dict.fromkeys(name for mapping in all_mappings for name in exact_names(mapping)))
+        return list(dict.fromkeys(name for mapping in all_mappings for name in exact_field_names(mapping)))
 
     def field_names(self, index: str) -> list[str]:
         """Return the names of all fields in the mappings, except the fields that Resift adds.
@@ -266,7 +268,7 @@ class OpenSearchEngine(Engine):
             EngineError: If the cluster refuses the request, or if the model returns no vector.
             EngineUnavailable: If the model does not answer within 0.7 seconds.
         """
-        return embedding(self.client, model, text, headers)
+        return query_embedding(self.client, model, text, headers)
 
     def query_tokens(
         self, text: str, model: str | None = None, analyzer: str | None = None, headers: Headers = None
@@ -314,7 +316,7 @@ class OpenSearchEngine(Engine):
             reason = check_document(document)
             if reason is None:
                 sent_positions.append(position)
-                lines += [json.dumps({"index": {"_id": document.id}}), stored_json(document, vector_field)]
+                lines += [json.dumps({"index": {"_id": document.id}}), document_json(document, vector_field)]
             else:
                 rejected.append(Rejection(position, document.id, 400, reason))
         if sent_positions:
@@ -360,11 +362,11 @@ class OpenSearchEngine(Engine):
             vectors: The name of the vector field to return for each hit, or None for no vectors.
             headers: The HTTP headers of the caller, which are passed on to OpenSearch.
         """
-        prepared = self._prepare(index, body, vectors, headers)
+        prepared = self._body_to_send(index, body, vectors, headers)
         if vectors is None:
             text = call_for_text(self.client.search, index=index, body=prepared, headers=headers)
             return SearchResult(unparsed=(text, from_json))
-        return _result(call(self.client.search, index=index, body=prepared, headers=headers), vectors)
+        return _search_result(call(self.client.search, index=index, body=prepared, headers=headers), vectors)
 
     def search_all(
         self, index: str, bodies: Sequence[Body], vectors: str | None = None, headers: Headers = None
@@ -382,7 +384,7 @@ class OpenSearchEngine(Engine):
         """
         vector_fields = [vectors, *[None] * len(bodies)]
         prepared = [
-            self._prepare(index, body, field, headers) for body, field in zip(bodies, vector_fields, strict=False)
+            self._body_to_send(index, body, field, headers) for body, field in zip(bodies, vector_fields, strict=False)
         ]
         lines = "".join(f"{{}}\n{to_json(body)}\n" for body in prepared)
         responses = call(self.client.msearch, index=index, body=lines, headers=headers)["responses"]
@@ -390,9 +392,9 @@ class OpenSearchEngine(Engine):
             status = response.pop("status", 200)  # only _msearch adds the status to the response of a search
             if "error" in response:  # _msearch has status 200 even if a search is refused
                 raise translate_error(TransportError(status, "", response))
-        return [_result(response, field) for response, field in zip(responses, vector_fields, strict=False)]
+        return [_search_result(response, field) for response, field in zip(responses, vector_fields, strict=False)]
 
-    def _prepare(self, index: str, body: Body, vectors: str | None, headers: Headers) -> Body:
+    def _body_to_send(self, index: str, body: Body, vectors: str | None, headers: Headers) -> Body:
         """Return the search body to send to OpenSearch. It skips the default search pipeline of the index if possible.
 
         The pipeline is skipped if it does nothing except rewrite searches. All searches that this engine sends are
@@ -502,7 +504,7 @@ class OpenSearchEngine(Engine):
             The fields of the document without its vector, and its version, which :meth:`put_vectors` needs.
         """
         response = call(self.client.get, index=index, id=id)
-        return without_stored_vector(response["_source"]), _version(response)
+        return without_stored_vector(response["_source"]), _document_version(response)
 
     def put_vectors(
         self, index: str, vectors: Sequence[tuple[str, Any, Floats]], vector_field: str = VECTOR_FIELD
@@ -526,7 +528,7 @@ class OpenSearchEngine(Engine):
             action = {"_id": id, "if_seq_no": seq_no, "if_primary_term": primary_term}
             # A partial update does not change any other field of the document.
             lines.append(json.dumps({"update": action if routing is None else {**action, "routing": routing}}))
-            lines.append(f'{{"doc": {stored_json(Document(id, {}, vector), vector_field)}}}')
+            lines.append(f'{{"doc": {document_json(Document(id, {}, vector), vector_field)}}}')
         return self.bulk_lines([id for id, _, _ in vectors], index, lines, "update")
 
     def _check_vector_field(self, index: str, vector_field: str) -> None:
@@ -577,7 +579,7 @@ class OpenSearchEngine(Engine):
             body = prepare_body({**body, "_source": source}, None if missing or query else vector_field)
         for hit in scroll(self.client, index, body):
             (vector,) = take_vectors([hit], vector_field)
-            yield Document(hit["_id"], without_stored_vector(hit["_source"]), vector, _version(hit))
+            yield Document(hit["_id"], without_stored_vector(hit["_source"]), vector, _document_version(hit))
 
     def documents(
         self, index: str, ids: Sequence[str], headers: Headers = None, vectors: str = VECTOR_FIELD
@@ -622,7 +624,7 @@ class OpenSearchEngine(Engine):
         return sum(item["delete"]["status"] == 200 for item in response["items"])
 
 
-def _info(index: str, mappings: dict[str, Any]) -> IndexInfo:
+def _info_from_mapping(index: str, mappings: dict[str, Any]) -> IndexInfo:
     """Create the description of an index, with its text fields, vectors and search settings, from its mapping.
 
     Args:
@@ -669,7 +671,7 @@ def _bucket_value(bucket: dict[str, Any]) -> Any:
     return float(str(np.float32(key))) if is_float32 else key
 
 
-def _version(hit: dict[str, Any]) -> tuple[int, int, str | None]:
+def _document_version(hit: dict[str, Any]) -> tuple[int, int, str | None]:
     """Return the version of a document that was read, so that a later write can fail if the document has changed.
 
     Args:
@@ -681,7 +683,7 @@ def _version(hit: dict[str, Any]) -> tuple[int, int, str | None]:
     return hit["_seq_no"], hit["_primary_term"], hit.get("_routing")
 
 
-def _result(response: dict[str, Any], vectors: str | None) -> SearchResult:
+def _search_result(response: dict[str, Any], vectors: str | None) -> SearchResult:
     return SearchResult(response, None if vectors is None else take_vectors(response["hits"]["hits"], vectors))
 
 

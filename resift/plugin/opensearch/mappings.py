@@ -142,7 +142,7 @@ def mapped_fields(
         yield from mapped_fields(field, f"{path}{name}.", nested_path)
 
 
-def exact_names(mapping: dict[str, Any]) -> list[str]:
+def exact_field_names(mapping: dict[str, Any]) -> list[str]:
     """Return the names of the fields in a mapping that can be filtered by exact values.
 
     These fields support ``term`` queries and ``terms`` aggregations. Fields inside nested objects are left out, because
@@ -190,7 +190,7 @@ def text_sources(mapping: dict[str, Any]) -> dict[str, tuple[str, ...]]:
     if not has_source(mapping):
         # The names of stored fields and term vectors are those of the fields, also of multi-fields.
         fields = {name: {**field, "fields": {}} for name, field, _ in mapped_fields(mapping) if not is_ours(name)}
-    searchable = {path: _names(path, field, _LEARNED_TYPES) for path, field in fields.items()}
+    searchable = {path: _searchable_names(path, field, _LEARNED_TYPES) for path, field in fields.items()}
     aliases: dict[str, list[str]] = {}
     for path, field in fields.items():
         if field.get("type") == "alias":
@@ -207,7 +207,7 @@ def text_sources(mapping: dict[str, Any]) -> dict[str, tuple[str, ...]]:
         texts = {path: names for path, names in sources.items() if names}
     if texts:
         return texts
-    exact = {path: _names(path, field, _EXACT_STRINGS) for path, field in fields.items()}
+    exact = {path: _searchable_names(path, field, _EXACT_STRINGS) for path, field in fields.items()}
     return {path: tuple(names) for path, names in exact.items() if names}
 
 
@@ -232,7 +232,7 @@ def _source_fields(mapping: dict[str, Any], path: str = "") -> Iterator[tuple[st
             yield from _source_fields(field, f"{path}{name}.")
 
 
-def _names(path: str, field: dict[str, Any], types: Sequence[str]) -> list[str]:
+def _searchable_names(path: str, field: dict[str, Any], types: Sequence[str]) -> list[str]:
     """Return the names of a field and its multi-fields that have one of some types and can be searched.
 
     Args:

@@ -23,8 +23,8 @@ _DEFAULT_ANALYZER = "bert-uncased"  # the default of neural_sparse queries
 _AS_QUERY = {"parameters": {"content_type": "query"}}
 
 
-def embedding(client: OpenSearch, model: str, text: str, headers: Headers) -> Floats:
-    """Encode a query text with an embedding model in the cluster.
+def query_embedding(client: OpenSearch, model: str, text: str, headers: Headers) -> Floats:
+    """Return the vector of a query text, which an embedding model in the cluster computes.
 
     Args:
         client: The client of opensearch-py that is connected to the cluster.

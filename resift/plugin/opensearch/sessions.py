@@ -85,7 +85,7 @@ class OpenSearchSessionStore(SessionStore):
             # An "error" means that the index is missing: it was dropped, and the next write must create it.
             self._created = self._created and "error" not in response
             return None
-        return _stored(response["_source"], (response["_seq_no"], response["_primary_term"]))
+        return _session_record(response["_source"], (response["_seq_no"], response["_primary_term"]))
 
     def _get(self, id: str, wait: bool) -> dict[str, Any]:
         """Request the document that stores a session, and return OpenSearch's response.
@@ -137,14 +137,14 @@ class OpenSearchSessionStore(SessionStore):
             return True
         # If the response to a write is lost, the client sends the write again, and the cluster reports a conflict with
         # the first attempt. Reporting this conflict would make the caller add the same marks a second time.
-        return response.get("status") == 409 and self._is_stored(id, write_id)
+        return response.get("status") == 409 and self._was_written_by(id, write_id)
 
-    def _is_stored(self, id: str, write_id: str) -> bool:
-        """Return whether a session, as it is stored now, was written by a certain write of this store.
+    def _was_written_by(self, id: str, write_id: str) -> bool:
+        """Return whether a write request has stored the current version of a session.
 
         Args:
             id: The id of the session.
-            write_id: The random id that the write has stored in the session.
+            write_id: The random id that the write request has stored in the session.
         """
         response = self._call(self.client.get, index=self.index, id=f"{_KEY}{id}", params={"ignore": 404})
         session = response["_source"].get("session") if response.get("found") else None
@@ -162,7 +162,9 @@ class OpenSearchSessionStore(SessionStore):
             index: If not None, only sessions with judgements in this index are returned.
         """
         query = {"match_all": {}} if index is None else {"term": {"indices": index}}
-        return ((hit["_id"].removeprefix(_KEY), _stored(hit["_source"])) for hit in self._hits({"query": query}))
+        return (
+            (hit["_id"].removeprefix(_KEY), _session_record(hit["_source"])) for hit in self._hits({"query": query})
+        )
 
     def scan_indices(self) -> Iterator[tuple[str, Any]]:
         """Yield the id of each stored session, and the names of the indices that contain its judged documents."""
@@ -197,21 +199,21 @@ class OpenSearchSessionStore(SessionStore):
             wait: Whether to wait until all of these sessions are deleted. If False, only a first batch is deleted, so
                 that the call is fast.
         """
-        return self._delete({"range": {"expires": {"lt": round(before * 1000)}}}, everything=wait)
+        return self._delete({"range": {"expires": {"lt": round(before * 1000)}}}, all_batches=wait)
 
-    def _delete(self, query: dict[str, Any], everything: bool = True) -> int:
+    def _delete(self, query: dict[str, Any], all_batches: bool = True) -> int:
         """Delete the sessions that match a query, and return how many were deleted.
 
         Args:
             query: The query clause that selects the stored sessions.
-            everything: Whether to delete all matching sessions, with several requests if necessary. Otherwise, a single
-                request deletes at most PURGE_BATCH sessions.
+            all_batches: Whether to delete all matching sessions, with several requests if necessary. Otherwise, a
+                single request deletes at most PURGE_BATCH sessions.
         """
-        params = {"conflicts": "proceed", **({} if everything else {"max_docs": PURGE_BATCH})}
+        params = {"conflicts": "proceed", **({} if all_batches else {"max_docs": PURGE_BATCH})}
         deleted = 0
         for _ in range(_DELETE_ATTEMPTS):
             try:
-                if everything:
+                if all_batches:
                     # On a blocked index, _delete_by_query waits for a long time. Deleting a document that does not
                     # exist fails at once there.
                     self.delete("")
@@ -224,7 +226,7 @@ class OpenSearchSessionStore(SessionStore):
             deleted += response["deleted"]
             # Sessions that were written during the deletion are skipped as conflicts. The next attempt checks whether
             # they still match.
-            if not everything or not response["version_conflicts"]:
+            if not all_batches or not response["version_conflicts"]:
                 break
         return deleted
 
@@ -247,7 +249,7 @@ def _time_limit(wait: bool) -> dict[str, float]:
     return {} if wait else {"request_timeout": SEARCH_TIMEOUT}
 
 
-def _stored(source: dict[str, Any], version: Any = None) -> SessionRecord:
+def _session_record(source: dict[str, Any], version: Any = None) -> SessionRecord:
     expires = source.get("expires")
     body = source.get("session")
     if isinstance(body, dict):

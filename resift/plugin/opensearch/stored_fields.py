@@ -45,8 +45,8 @@ def stored_documents(
     request = {"docs": [_term_vectors_request(hit) for hit in hits]}
     answers = call(client.mtermvectors, body=request, headers=headers)["docs"] if hits else []
     for hit, answer in zip(hits, answers, strict=True):
-        words = {name: _text(field["terms"]) for name, field in answer.get("term_vectors", {}).items()}
-        values = {name: _single(values) for name, values in hit.get("fields", {}).items()}
+        words = {name: _rebuild_text(field["terms"]) for name, field in answer.get("term_vectors", {}).items()}
+        values = {name: _as_source_value(values) for name, values in hit.get("fields", {}).items()}
         fields = {**words, **values}
         yield hit["_id"], {name: value for name, value in fields.items() if not name.startswith("_")}
 
@@ -57,7 +57,7 @@ def _term_vectors_request(hit: Mapping[str, Any]) -> dict[str, Any]:
     return {"_index": hit["_index"], "_id": hit["_id"], **routing, **options}
 
 
-def _single(values: Sequence[Any]) -> Any:
+def _as_source_value(values: Sequence[Any]) -> Any:
     """Convert the stored values of a field to the form that the field would have in ``_source``.
 
     Several strings are joined with line breaks. A list of a single value is replaced with the value.
@@ -70,15 +70,15 @@ def _single(values: Sequence[Any]) -> Any:
     return values[0] if len(values) == 1 else list(values)
 
 
-def _text(terms: Mapping[str, Any]) -> str:
-    """Return the text of a field, rebuilt from its term vector.
+def _rebuild_text(terms: Mapping[str, Any]) -> str:
+    """Rebuild the text of a field from its term vector, which contains the analyzed words.
 
     The text contains the analyzed words in order, or in alphabetical order if the term vector has no positions.
 
     Args:
         terms: The terms of a field in the answer of ``_mtermvectors``.
 
-    >>> _text({"bush": {"term_freq": 2, "tokens": [{"position": 1}, {"position": 5}]}, "a": {"term_freq": 1}})
+    >>> _rebuild_text({"bush": {"term_freq": 2, "tokens": [{"position": 1}, {"position": 5}]}, "a": {"term_freq": 1}})
     'a bush bush'
     """
     words: list[tuple[int, str]] = []

@@ -121,7 +121,7 @@ class OpenSearchUbiLog(UbiLog):
             since: The beginning of the period, in Unix seconds.
             until: The end of the period, in Unix seconds.
         """
-        filters = [_any_field(_CLIENT_FIELDS, client), {"bool": {"should": _between(since, until)}}]
+        filters = [_any_field_clause(_CLIENT_FIELDS, client), {"bool": {"should": _time_clauses(since, until)}}]
         body = {"query": {"bool": {"filter": filters}}, "sort": _LATEST_FIRST, "size": MAX_CLIENT_EVENTS}
         hits = reversed(self._hits(EVENTS, body, _EVENT_SOURCE))
         all_events = (UbiEvent.read(hit["_source"]) for hit in hits)
@@ -138,7 +138,7 @@ class OpenSearchUbiLog(UbiLog):
         Returns:
             The queries, by query id. Unknown ids are left out.
         """
-        body = {"query": _any_field(("query_id",), *ids), "size": MAX_CLIENT_EVENTS, "sort": _LATEST_FIRST}
+        body = {"query": _any_field_clause(("query_id",), *ids), "size": MAX_CLIENT_EVENTS, "sort": _LATEST_FIRST}
         # A second page of hits logs a second document with the same id. The oldest document, which comes last, wins.
         hits = self._hits(QUERIES, body, ("query_id", "user_query", "query_response_hit_ids"))
         return {str(hit["_source"].get("query_id")): UbiQuery.read(hit["_source"]) for hit in hits}
@@ -173,7 +173,7 @@ class OpenSearchUbiLog(UbiLog):
             until: The time of the latest event, in Unix seconds.
         """
         # Without limits there is no filter: the index may have been unable to parse the time of an event.
-        filters = [] if (since, until) == (0.0, END_OF_TIME) else [{"bool": {"should": _between(since, until)}}]
+        filters = [] if (since, until) == (0.0, END_OF_TIME) else [{"bool": {"should": _time_clauses(since, until)}}]
         hits = self._scroll(EVENTS, {"query": {"bool": {"filter": filters}}, "_source": list(_EVENT_SOURCE)})
         return (event for event in (UbiEvent.read(hit["_source"]) for hit in hits) if event is not None)
 
@@ -185,7 +185,7 @@ class OpenSearchUbiLog(UbiLog):
             since: The time of the earliest query, in Unix seconds.
             until: The time of the latest query, in Unix seconds.
         """
-        filters = [{"bool": {"should": _between(since, until)}}, _any_field(("application",), application)]
+        filters = [{"bool": {"should": _time_clauses(since, until)}}, _any_field_clause(("application",), application)]
         return [hit["_source"] for hit in self._scroll(QUERIES, {"query": {"bool": {"filter": filters}}})]
 
     def client_documents(self, client: str) -> dict[str, list[dict[str, Any]]]:
@@ -217,7 +217,7 @@ class OpenSearchUbiLog(UbiLog):
 
     def _client_hits(self, kind: str, client: str) -> Iterator[dict[str, Any]]:
         # If the ids are only text fields, a query also matches ids that contain the same term.
-        hits = self._scroll(kind, {"query": _any_field(_PERSON_FIELDS, client)})
+        hits = self._scroll(kind, {"query": _any_field_clause(_PERSON_FIELDS, client)})
         return (hit for hit in hits if client in [id_as_text(hit["_source"].get(field)) for field in _PERSON_FIELDS])
 
     def _scroll(self, kind: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -242,7 +242,7 @@ class OpenSearchUbiLog(UbiLog):
         self.client.close()
 
 
-def _any_field(fields: Sequence[str], *values: str) -> dict[str, Any]:
+def _any_field_clause(fields: Sequence[str], *values: str) -> dict[str, Any]:
     """Return a query clause that matches if at least one of the fields contains at least one of the values.
 
     The clause also searches the keyword sub-field of each field.
@@ -255,7 +255,7 @@ def _any_field(fields: Sequence[str], *values: str) -> dict[str, Any]:
     return {"bool": {"should": should, "minimum_should_match": 1}}
 
 
-def _between(since: float, until: float) -> list[dict[str, Any]]:
+def _time_clauses(since: float, until: float) -> list[dict[str, Any]]:
     """Return query clauses that match timestamps between two times, one clause for each unit of time.
 
     The log may contain numbers in seconds, milliseconds or microseconds. The index reads all numbers as milliseconds,

@@ -109,15 +109,15 @@ def _check_combination(values: Mapping[str, Any]) -> None:
     present = {f"--{name}": value for name, value in values.items() if value}
     for name, required in _REQUIRED:
         if name in present and required not in present:
-            message = f"{_with_value(name, present)} is used without {required}"
+            message = f"{_as_option(name, present)} is used without {required}"
             raise BadInput(message, value=present[name], expected=f"{required}, or no {name}")
     for name, other in _EXCLUSIVE:
         if name in present and other in present:
-            message = f"{name} is used with {_with_value(other, present)}"
+            message = f"{name} is used with {_as_option(other, present)}"
             raise BadInput(message, value=present[other], expected="only one of them")
 
 
-def _with_value(name: str, values: Mapping[str, Any]) -> str:
+def _as_option(name: str, values: Mapping[str, Any]) -> str:
     """Return an option and its value as they are written on the command line, such as "--model news".
 
     Args:

@@ -12,8 +12,8 @@ from resift.errors import BadInput, EngineError, ResiftError
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import RESERVED_NAMES
 from resift.plugin.cluster.index_record import read_records
-from resift.plugin.cluster.pipeline_uses import PipelineUse, uses_of
-from resift.plugin.cluster.search_groups import common_default, default_of, read_groups, read_templates
+from resift.plugin.cluster.pipeline_uses import PipelineUse, uses_of_pipelines
+from resift.plugin.cluster.search_groups import common_default, default_pipeline_of, read_groups, read_templates
 from resift.plugin.cluster.search_pipelines import (
     SEARCH_PIPELINE_SETTING,
     Rewriter,
@@ -25,12 +25,12 @@ from resift.plugin.cluster.search_pipelines import (
     read_rewriters,
     with_processor,
 )
-from resift.plugin.cluster.target_index import settings_of
+from resift.plugin.cluster.target_index import settings_of_indices
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations.install import find_installation
 from resift.plugin.operations.plan import Plan, Progress, Result
 from resift.plugin.operations.route import Route
-from resift.plugin.operations.shared_defaults import SharedDefaults, without_default
+from resift.plugin.operations.shared_defaults import SharedDefaults, advice_without_default
 from resift.stopping import Stop
 
 _READ_ONLY = ("index.blocks.read_only", "index.blocks.metadata")
@@ -43,7 +43,7 @@ NATIVE_COST = "only searches in a session call the service; others run as before
 class SearchAttachment:
     """A change that makes Resift rewrite the searches of an index, an alias, a pattern or a data stream.
 
-    The argument ``default`` determines which searches are rewritten:
+    The argument ``rewrite_all`` determines which searches are rewritten:
 
     * If it is False, Resift's processor is added to a copy of the default search pipeline. Only searches that name the
       copy are rewritten.
@@ -55,8 +55,8 @@ class SearchAttachment:
         name: The name of an index, alias or data stream, or a pattern.
         pipeline: The name of the search pipeline that gets the processor. None to choose the pipeline as described
             above.
-        default: Whether to rewrite searches that name no pipeline as well.
-        advise: Whether the message of an error suggests other names to attach, such as an alias of the index.
+        rewrite_all: Whether to rewrite searches that name no pipeline as well.
+        suggest_names: Whether an error message suggests other names to attach, such as an alias of the index.
 
     Attributes:
         own_pipeline: The name of the pipeline that Resift creates for ``name``, if it cannot change another pipeline.
@@ -68,7 +68,7 @@ class SearchAttachment:
         changed_defaults: The original default pipelines of the indices whose default pipeline will change, by index
             name.
         keeps_defaults: Whether a default pipeline stays without the processor. Searches of its index are then only
-            rewritten if they name :attr:`pipeline`. False if ``default`` is True.
+            rewritten if they name :attr:`pipeline`. False if ``rewrite_all`` is True.
         shared_defaults: The effects on searches that also reach other indices, or None if no default pipeline changes.
 
     Raises:
@@ -77,15 +77,20 @@ class SearchAttachment:
     """
 
     def __init__(
-        self, cluster: Cluster, name: str, pipeline: str | None = None, default: bool = False, advise: bool = True
+        self,
+        cluster: Cluster,
+        name: str,
+        pipeline: str | None = None,
+        rewrite_all: bool = False,
+        suggest_names: bool = True,
     ) -> None:
-        self.cluster, self.name, self.default = cluster, name, default
-        self.settings = settings_of(cluster, name)
+        self.cluster, self.name, self.rewrite_all = cluster, name, rewrite_all
+        self.settings = settings_of_indices(cluster, name)
         self.pipelines = all_pipelines(cluster)
         if pipeline is not None and pipeline not in self.pipelines:
             known = ", ".join(self.pipelines) or "none"
             raise BadInput(f"there is no search pipeline {pipeline!r}", value=pipeline, expected=f"one of: {known}")
-        self.current_defaults = {index: default_of(settings) for index, settings in self.settings.items()}
+        self.current_defaults = {index: default_pipeline_of(settings) for index, settings in self.settings.items()}
         self.original_defaults = {
             index: original_default(index, current, self.pipelines) for index, current in self.current_defaults.items()
         }
@@ -95,7 +100,7 @@ class SearchAttachment:
         users_pipeline = pipeline or self._users_pipeline()
         source = users_pipeline or self._original_pipeline()
         # If clients must name the pipeline, the default pipeline itself stays as it is, and a copy is made.
-        is_changeable = users_pipeline is not None or default
+        is_changeable = users_pipeline is not None or rewrite_all
         self.other_uses = self._find_other_uses(source) if source is not None and is_changeable else []
         is_copied = source is not None and (not is_changeable or self._must_copy(source, users_pipeline is not None))
         self.copied_pipeline = source if is_copied else None
@@ -107,9 +112,9 @@ class SearchAttachment:
         without_processor = {
             index: original for index, original in self.original_defaults.items() if not self._is_default(index)
         }
-        self.changed_defaults: dict[str, str | None] = without_processor if default else {}
-        self.keeps_defaults = not default and bool(without_processor)
-        self.shared_defaults = self._find_shared_defaults(advise) if self.changed_defaults else None
+        self.changed_defaults: dict[str, str | None] = without_processor if rewrite_all else {}
+        self.keeps_defaults = not rewrite_all and bool(without_processor)
+        self.shared_defaults = self._find_shared_defaults(suggest_names) if self.changed_defaults else None
 
     def _is_default(self, index: str) -> bool:
         return self.pipeline in self.pipelines and self.current_defaults[index] == self.pipeline
@@ -136,11 +141,11 @@ class SearchAttachment:
                 have different default pipelines.
         """
         originals = {*self.original_defaults.values()}
-        if self.default and len(originals) > 1:
+        if self.rewrite_all and len(originals) > 1:
             message = (
                 f"the indices of {self.name!r} have different default search pipelines, and would lose all but one"
             )
-            expected = f"{without_default(self.own_pipeline)}; or one index after the other"
+            expected = f"{advice_without_default(self.own_pipeline)}; or one index after the other"
             raise BadInput(message, value=sorted(map(str, originals)), expected=expected)
         # A search of several indices uses this pipeline, too.
         default = common_default(originals)
@@ -161,16 +166,16 @@ class SearchAttachment:
         """
         if self.other_uses or self._belongs_to_other_name(source):
             return True
-        return not is_users_pipeline and self._uses_copy()
+        return not is_users_pipeline and self._is_copy_used()
 
-    def _uses_copy(self) -> bool:
+    def _is_copy_used(self) -> bool:
         """Return whether an index or a template uses the search pipeline that an earlier ``resift attach`` has created.
 
         Such a pipeline is usually a copy of the original search pipeline, with Resift's processor added.
         """
         body = self.pipelines.get(self.own_pipeline)
         is_copy = body is not None and is_created_by_resift(body) and self._attached_name(body) == self.name
-        return is_copy and bool(uses_of(self.cluster, {self.own_pipeline}, "search pipeline"))
+        return is_copy and bool(uses_of_pipelines(self.cluster, {self.own_pipeline}, "search pipeline"))
 
     def _belongs_to_other_name(self, pipeline: str) -> bool:
         """Return whether Resift created a search pipeline for a name other than the name to attach.
@@ -193,14 +198,14 @@ class SearchAttachment:
         rewriter = Rewriter.read(pipeline)
         return rewriter.index if rewriter else None
 
-    def _find_shared_defaults(self, advise: bool) -> SharedDefaults:
+    def _find_shared_defaults(self, suggest_names: bool) -> SharedDefaults:
         """Find out how the new default search pipeline affects searches that also reach other indices.
 
         For example, a search of an alias reaches all indices of the alias. OpenSearch applies no default pipeline to a
         search if the indices have different default pipelines.
 
         Args:
-            advise: Whether the error message may name an alias, a data stream or a pattern to attach instead.
+            suggest_names: Whether the error message may name an alias, a data stream or a pattern to attach instead.
 
         Returns:
             The groups of indices that are searched together, and whose searches the new default pipeline changes.
@@ -212,8 +217,8 @@ class SearchAttachment:
         groups = read_groups(self.cluster, names)
         shared = SharedDefaults(groups, self.pipelines, self.settings, self.pipeline, self.copied_pipeline)
         if shared.lost:
-            together = [name for name in shared.names if advise and self._is_attachable(name)]
-            raise shared.error(self.name, self.own_pipeline, together[:1])
+            together = [name for name in shared.names_to_attach if suggest_names and self._is_attachable(name)]
+            raise shared.lost_default_error(self.name, self.own_pipeline, together[:1])
         return shared
 
     def _is_attachable(self, name: str) -> bool:
@@ -225,7 +230,7 @@ class SearchAttachment:
             name: The name of an alias, a data stream or a pattern, or a comma-separated list of indices.
         """
         try:
-            SearchAttachment(self.cluster, name, default=True, advise=False)
+            SearchAttachment(self.cluster, name, rewrite_all=True, suggest_names=False)
         except ResiftError:
             return False
         return True
@@ -236,7 +241,7 @@ class SearchAttachment:
         Other indices are indices outside of the alias, data stream or pattern that the user attaches.
         """
         other_uses = []
-        for use in uses_of(self.cluster, {pipeline}, "search pipeline"):
+        for use in uses_of_pipelines(self.cluster, {pipeline}, "search pipeline"):
             is_own_use = use.name in self.settings if use.kind == "index" else self._creates_only_own_indices(use)
             if not is_own_use:
                 other_uses.append(use)
@@ -292,7 +297,7 @@ class SearchAttachment:
         Raises:
             BadInput: If a setting such as ``index.blocks.read_only`` forbids changes to the settings of an index.
         """
-        if not self.default or self.pipeline not in self.pipelines:
+        if not self.rewrite_all or self.pipeline not in self.pipelines:
             return
         for index, settings in self.settings.items():
             for block in _READ_ONLY:
@@ -321,7 +326,7 @@ class SearchAttachment:
             is_native: Whether the processor of Resift's native plugin is used.
         """
         source = self.pipelines.get(self.copied_pipeline or self.pipeline, {})
-        lines = [f"  pipeline    {self.pipeline}{self._origin()}"]
+        lines = [f"  pipeline    {self.pipeline}{self._describe_origin()}"]
         processors = with_processor(source, {"resift": {}})["request_processors"]
         names = ["Resift's" if "resift" in processor else next(iter(processor)) for processor in processors]
         if len(names) > 1:
@@ -349,8 +354,8 @@ class SearchAttachment:
             )
         return [*lines, *(self.shared_defaults.lines() if self.shared_defaults else ())]
 
-    def _origin(self) -> str:
-        """Describe where the search pipeline comes from, as the end of a line of the plan.
+    def _describe_origin(self) -> str:
+        """Describe the origin of the search pipeline that will contain the processor, as the end of a line of text.
 
         Returns:
             For example, ", a new pipeline", or ", a copy of shop-pipeline, which is also used by index products". Empty
@@ -403,14 +408,14 @@ class SearchAttachment:
             rewriter: The processor, without a record of the original default pipelines.
             model_id: The id of the remote model that the processor calls, or "" for the native processor.
         """
-        current = self.cluster.find(f"/_search/pipeline/{quote(self.pipeline, safe='')}", self.pipeline)
+        current = self.cluster.get_or_none(f"/_search/pipeline/{quote(self.pipeline, safe='')}", self.pipeline)
         before = Rewriter.read(current)
         # The processor records the original default pipelines before the settings are changed.
         defaults = {**(before.defaults if before else {}), **self.changed_defaults}
         rewriter = replace(rewriter, defaults=defaults, base=self.copied_pipeline)
         base = None if self.copied_pipeline is None else self.pipelines[self.copied_pipeline]
         pipeline = SearchPipeline(self.cluster, self.pipeline, rewriter, model_id, current, base)
-        pipeline.make()
+        pipeline.create()
         self.cluster.update_indices_settings(list(self.changed_defaults), {SEARCH_PIPELINE_SETTING: self.pipeline})
         return pipeline
 
@@ -425,8 +430,8 @@ class SearchPlan(Plan):
         name: The name of an index, alias or data stream, or a pattern.
         pipeline: The name of the search pipeline that gets Resift's processor, or None to choose it as
             :class:`SearchAttachment` describes.
-        default: Whether to rewrite searches that name no pipeline as well, by changing the default search pipelines of
-            the indices.
+        rewrite_all: Whether to rewrite searches that name no pipeline as well, by changing the default search pipelines
+            of the indices.
         service: The URLs at which the nodes reach the service, or None for the current URLs.
 
     Raises:
@@ -436,10 +441,10 @@ class SearchPlan(Plan):
     """
 
     def __init__(
-        self, engine: OpenSearchEngine, name: str, pipeline: str | None, default: bool, service: str | None = None
+        self, engine: OpenSearchEngine, name: str, pipeline: str | None, rewrite_all: bool, service: str | None = None
     ) -> None:
         self.engine, self.cluster, self.name = engine, Cluster(engine), name
-        self.searches = SearchAttachment(self.cluster, name, pipeline, default)
+        self.searches = SearchAttachment(self.cluster, name, pipeline, rewrite_all)
         self.route = Route(self.cluster, service, self.searches.current_processor)
         self.with_vectors = {
             index: record for index, record in read_records(self.cluster, name).items() if record.complete_vectors

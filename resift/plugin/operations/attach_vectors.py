@@ -21,15 +21,15 @@ from resift.plugin.cluster.index_record import IndexRecord
 from resift.plugin.cluster.installation import find_installations
 from resift.plugin.cluster.native_plugin import NativePlugin
 from resift.plugin.cluster.search_pipelines import SearchPipeline, pipeline_name
-from resift.plugin.cluster.target_index import Target, check_attachable, find_targets
+from resift.plugin.cluster.target_index import TargetIndex, check_attachable, find_targets
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations.attach_searches import SearchAttachment
 from resift.plugin.operations.index_plan import AttachOptions, IndexPlan
-from resift.plugin.operations.install import find_installation, separate_name
+from resift.plugin.operations.install import find_installation, second_installation_name
 from resift.plugin.operations.plan import Plan, Progress, Result, Step, raise_if_stopped, start_step
 from resift.plugin.operations.route import service_urls
 from resift.plugin.operations.service_status import served_model
-from resift.plugin.operations.vector_updates import Written, remove_vectors, write_vectors
+from resift.plugin.operations.vector_updates import VectorUpdate, remove_vectors, write_vectors
 from resift.query.dsl import is_ours
 from resift.stopping import Stop
 from resift.vectors.packaged import DEFAULT_MODEL, load_vectors
@@ -146,7 +146,7 @@ class AttachPlan(Plan):
         for plan in self.plans:
             lines += plan.lines()
         condition = "" if self.is_native else ", if this model is installed in the cluster"
-        if separate_name(self.cluster, self.model.hash if self.model else "", self._index_names):
+        if second_installation_name(self.cluster, self.model.hash if self.model else "", self._index_names):
             lines.append("  note        other indices use the model of the installed service; this model would need a")
             lines.append("              second service (--model DIR with the installed model needs none)")
         lines.append(f"searches of {self.name}{condition}:")
@@ -196,7 +196,7 @@ class AttachPlan(Plan):
         Args:
             model: The model that encoded the documents.
         """
-        folder, name = self.folder_option(model), separate_name(self.cluster, model.hash, self._index_names)
+        folder, name = self.folder_option(model), second_installation_name(self.cluster, model.hash, self._index_names)
         if not folder and find_installations(self.cluster):
             folder = f" --model {DEFAULT_MODEL}"  # without this option, an installation keeps its model
         return f"resift install{folder}{f' --name {name}' if name else ''} --service URL"
@@ -210,7 +210,7 @@ class AttachPlan(Plan):
         serve, install = f"resift serve{self.folder_option(model)}", self.install_command(model)
         if self.is_native:  # Resift's plugin calls the service without an installation
             return f"{install}, so that new documents get a vector"
-        if not separate_name(self.cluster, model.hash, self._index_names):
+        if not second_installation_name(self.cluster, model.hash, self._index_names):
             return f"{serve} and {install}"
         return f"a second service, beside the service that other indices need: {serve} --port PORT and {install}"
 
@@ -351,7 +351,7 @@ class _IndexAttachment:
         progress: A function that is called with progress reports.
     """
 
-    def __init__(self, plan: AttachPlan, target: Target, model: Model, progress: Progress) -> None:
+    def __init__(self, plan: AttachPlan, target: TargetIndex, model: Model, progress: Progress) -> None:
         self.engine, self.cluster, self.options, self.progress = plan.engine, plan.cluster, plan.options, progress
         self.target, self.model, self.install_command = target, model, plan.install_command(model)
         self.plan = IndexPlan(plan.engine, target, model, plan.options, plan.own_field)
@@ -373,7 +373,7 @@ class _IndexAttachment:
         Returns:
             The result, with lines of text for the user.
         """
-        info, written = self.plan.vector_info, Written()
+        info, written = self.plan.vector_info, VectorUpdate()
         target = self.target.start_writing(info, self.model)
         if not self.plan.is_users_field:
             report = start_step(self.progress, f"encoding {info.name}", self.plan.unfilled)
@@ -426,14 +426,14 @@ class _IndexAttachment:
             searches.
         """
         try:
-            update_pipelines(self.cluster, self.target.name, search=False)
+            update_pipelines(self.cluster, self.target.name, include_search=False)
         except ResiftError as error:
             # The vectors are written, so this is not an error. A user who may write documents may lack the right to
             # change pipelines.
             self.progress(Step(f"no pipeline was created: {error.message}"))
         return pipeline_kinds(self.cluster, self.target.name)
 
-    def _set_default_pipeline(self, target: Target, pipelines: Sequence[str]) -> list[str]:
+    def _set_default_pipeline(self, target: TargetIndex, pipelines: Sequence[str]) -> list[str]:
         """Make all new documents of the index pass through the ingest pipeline that encodes them.
 
         Nothing is changed unless the user chose the option ``--default-pipelines``.
@@ -461,7 +461,7 @@ class _IndexAttachment:
         return hints
 
     def _result(
-        self, written: Written, pipelines: Sequence[str], hints: Sequence[str], tuning: Tuning | None = None
+        self, written: VectorUpdate, pipelines: Sequence[str], hints: Sequence[str], tuning: Tuning | None = None
     ) -> Result:
         info = self.plan.vector_info
         rate = written.documents / (written.seconds or 1)

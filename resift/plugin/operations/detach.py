@@ -22,9 +22,9 @@ from resift.plugin.cluster.index_pipelines import (
     update_pipelines,
 )
 from resift.plugin.cluster.index_record import IndexRecord
-from resift.plugin.cluster.pipeline_uses import PipelineUse, refuse_if_used, uses_of
+from resift.plugin.cluster.pipeline_uses import PipelineUse, refuse_if_used, uses_of_pipelines
 from resift.plugin.cluster.search_pipelines import find_rewriters, pipeline_name
-from resift.plugin.cluster.target_index import FINAL_PIPELINE_SETTING, Target, find_targets, settings_of
+from resift.plugin.cluster.target_index import FINAL_PIPELINE_SETTING, TargetIndex, find_targets, settings_of_indices
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations.detach_searches import SearchDetachment, other_attached_names
 from resift.plugin.operations.plan import Plan, Progress, Result, raise_if_stopped, start_step
@@ -49,7 +49,7 @@ class DetachPlan(Plan):
 
     def __init__(self, engine: OpenSearchEngine, name: str, model: str | None) -> None:
         self.engine, self.cluster, self.name = engine, Cluster(engine), name
-        model_hash, settings = _model_hash(model), _settings(self.cluster, name)
+        model_hash, settings = _model_hash(model), _settings_to_detach(self.cluster, name)
         # Only these indices must accept writes, because vectors are removed from their documents.
         with_vectors = _targets_with_vectors(self.cluster, name) if settings else []
         attached = [(target, record) for target, record in with_vectors if record.attached]
@@ -135,18 +135,18 @@ class _IndexDetachment:
         removes_all: Whether no vectors remain in the index.
     """
 
-    def __init__(self, cluster: Cluster, target: Target, record: IndexRecord, model: str | None) -> None:
+    def __init__(self, cluster: Cluster, target: TargetIndex, record: IndexRecord, model: str | None) -> None:
         self.cluster, self.target = cluster, target
         self.removed_vectors = _vectors_to_remove(target, model)
         self.record, self.is_recorded = record.without(self.removed_vectors), target.record.attached
         self.removes_all = not self.record.all_vectors
         self.settings = {FINAL_PIPELINE_SETTING: None} if self.removes_all and target.is_encoded else {}
         if self.removes_all:
-            uses = uses_of(cluster, {pipeline_name(target.name)}, "ingest pipeline")
-            other_uses = [use for use in uses if not self._removes(use)]
+            uses = uses_of_pipelines(cluster, {pipeline_name(target.name)}, "ingest pipeline")
+            other_uses = [use for use in uses if not self._ends_use(use)]
             refuse_if_used(other_uses, ", if it is a clone")
 
-    def _removes(self, use: PipelineUse) -> bool:
+    def _ends_use(self, use: PipelineUse) -> bool:
         """Return whether detaching the index also ends a use of the ingest pipeline of the index.
 
         True only if the index itself uses the pipeline, and detaching resets the setting that names the pipeline.
@@ -199,7 +199,7 @@ class _IndexDetachment:
         # document has a value in them, so that an interrupted run can be continued.
         target = target.change_record(lambda record: record.without(self.removed_vectors))
         if not self.removes_all:
-            update_pipelines(self.cluster, target.name, search=False)
+            update_pipelines(self.cluster, target.name, include_search=False)
         total = sum(target.count({"exists": {"field": name}}) for name in fields)
         emptied = remove_vectors(
             self.cluster, target.name, fields, stop, start_step(progress, f"emptying {target.name}", total)
@@ -217,7 +217,7 @@ def _model_hash(model: str | None) -> str | None:
     return load_model(model).hash if model and Path(model).is_dir() else model
 
 
-def _settings(cluster: Cluster, name: str) -> dict[str, dict[str, str]]:
+def _settings_to_detach(cluster: Cluster, name: str) -> dict[str, dict[str, str]]:
     """Return the settings of all indices that a name to detach refers to, by index name.
 
     If the indices were deleted, the result is empty, as long as a search pipeline with Resift's processor for this
@@ -231,14 +231,14 @@ def _settings(cluster: Cluster, name: str) -> dict[str, dict[str, str]]:
         NotFound: If neither an index nor such a search pipeline exists.
     """
     try:
-        return settings_of(cluster, name)
+        return settings_of_indices(cluster, name)
     except NotFound:
         if name not in [rewriter.index for rewriter in find_rewriters(cluster).values()]:
             raise
         return {}
 
 
-def _targets_with_vectors(cluster: Cluster, name: str) -> list[tuple[Target, IndexRecord]]:
+def _targets_with_vectors(cluster: Cluster, name: str) -> list[tuple[TargetIndex, IndexRecord]]:
     """Return the indices that may contain vectors from Resift, each with Resift's record of the index.
 
     These are the indices that have a record, a vector field or an ingest pipeline of Resift.
@@ -253,11 +253,13 @@ def _targets_with_vectors(cluster: Cluster, name: str) -> list[tuple[Target, Ind
         mapping = entry["mappings"]
         has_record = mapping.get("_meta", {}).get("resift")
         if has_record or owners.get(index) or any(map(is_ours, mapping.get("properties", {}))):
-            with_vectors += [(target, _record(cluster, target)) for target in find_targets(cluster, index)]
+            with_vectors += [
+                (target, _read_or_reconstruct_record(cluster, target)) for target in find_targets(cluster, index)
+            ]
     return with_vectors
 
 
-def _record(cluster: Cluster, target: Target) -> IndexRecord:
+def _read_or_reconstruct_record(cluster: Cluster, target: TargetIndex) -> IndexRecord:
     """Return Resift's record of an index, which describes the vectors in the index.
 
     If a client has overwritten the record, it is reconstructed from the mapping.
@@ -273,7 +275,7 @@ def _record(cluster: Cluster, target: Target) -> IndexRecord:
     return record
 
 
-def _vectors_to_remove(target: Target, model: str | None) -> list[IndexInfo]:
+def _vectors_to_remove(target: TargetIndex, model: str | None) -> list[IndexInfo]:
     """Choose the vectors that are removed from an index.
 
     Args:

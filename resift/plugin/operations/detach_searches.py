@@ -9,7 +9,7 @@ from typing import Any
 
 from resift.errors import EngineError, NotFound
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.pipeline_uses import refuse_if_used, uses_of
+from resift.plugin.cluster.pipeline_uses import refuse_if_used, uses_of_pipelines
 from resift.plugin.cluster.search_pipelines import (
     NO_PIPELINE,
     REFUSED_SEARCHES,
@@ -22,7 +22,7 @@ from resift.plugin.cluster.search_pipelines import (
     remove_processor,
     would_be_deleted,
 )
-from resift.plugin.cluster.target_index import settings_of
+from resift.plugin.cluster.target_index import settings_of_indices
 from resift.query.dsl import PIPELINE_PREFIX
 
 
@@ -61,7 +61,7 @@ class SearchDetachment:
         }
         self.restored = dict(self._defaults_to_restore(current_defaults, names))
         deleted = {pipeline for pipeline in self.rewriters if would_be_deleted(self.pipelines[pipeline])}
-        uses = uses_of(cluster, deleted, "search pipeline")
+        uses = uses_of_pipelines(cluster, deleted, "search pipeline")
         other_uses = [use for use in uses if use.kind != "index" or use.name not in self.restored]
         refuse_if_used(other_uses, ", if it is a clone")
         self.still_attached = other_attached_names(cluster, self.pipelines, names, settings) if self.rewriters else []
@@ -192,6 +192,6 @@ def other_attached_names(
 def _settings_or_empty(cluster: Cluster, index: str) -> dict[str, str]:
     """Return the settings of an index, or an empty dictionary if the index does not exist."""
     try:
-        return settings_of(cluster, index)[index]
+        return settings_of_indices(cluster, index)[index]
     except (NotFound, KeyError):
         return {}

@@ -16,7 +16,7 @@ from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import ingest_pipeline_owners
 from resift.plugin.cluster.index_record import describe_tunings
 from resift.plugin.cluster.install import Installer
-from resift.plugin.cluster.pipeline_uses import PipelineUse, uses_of
+from resift.plugin.cluster.pipeline_uses import PipelineUse, uses_of_pipelines
 from resift.plugin.cluster.remote_model import DEPLOYS_LAZILY
 from resift.plugin.cluster.resources import Resource
 from resift.plugin.cluster.search_pipelines import SearchPipeline, find_rewriters, pipeline_name
@@ -133,8 +133,8 @@ def status_rows(installer: Installer) -> list[StatusRow]:
         *service_rows(installer.url, installer.model),
         *_connector_rows(installer),
         *_setting_rows(installer),
-        *_tested_rows(installer, resources),
-        *([] if missing else _left_over_rows(installer)),
+        *_rows_with_pipeline_tests(installer, resources),
+        *([] if missing else _superfluous_pipeline_rows(installer)),
         *(StatusRow("plugin", name, "missing", f"bin/opensearch-plugin install {name}") for name in missing),
     ]
 
@@ -152,7 +152,7 @@ def _resource_row(resource: Resource) -> StatusRow:
     return StatusRow(resource.kind, resource.name, state, fixes.get(state, INSTALL))
 
 
-def _tested_rows(installer: Installer, resources: list[tuple[Resource, StatusRow]]) -> list[StatusRow]:
+def _rows_with_pipeline_tests(installer: Installer, resources: list[tuple[Resource, StatusRow]]) -> list[StatusRow]:
     """Test each search pipeline of an installation by making the cluster call the service with it.
 
     This test is necessary because this machine may reach the service while the cluster does not. A search that could
@@ -228,12 +228,12 @@ def _used_pipeline_fix(use: PipelineUse, index: str) -> str:
     return f"resift attach {use.name} --vectors --default-pipelines, or resift detach {use.name}"
 
 
-def _left_over_rows(installer: Installer) -> Iterator[StatusRow]:
+def _superfluous_pipeline_rows(installer: Installer) -> Iterator[StatusRow]:
     """Yield a report row for each pipeline of the installation that is no longer needed.
 
-    Either its index was deleted, or the index has no vectors of the installation's model any more.
-
-    ``resift install`` does not delete such pipelines, because OpenSearch refuses requests that name a missing pipeline.
+    A pipeline is no longer needed if its index was deleted, or if the index has no vectors of the installation's model
+    any more. ``resift install`` does not delete such pipelines, because OpenSearch refuses requests that name a missing
+    pipeline.
 
     Args:
         installer: The installer, which finds the pipelines in the cluster.
@@ -244,7 +244,7 @@ def _left_over_rows(installer: Installer) -> Iterator[StatusRow]:
         if installer.name in owners and name not in desired:
             state, fix = f"no index {index} with vectors of this model", f"DELETE /_ingest/pipeline/{name}"
             # OpenSearch would refuse all writes to an index that names a missing pipeline.
-            if uses := uses_of(installer.cluster, {name}, "ingest pipeline"):
+            if uses := uses_of_pipelines(installer.cluster, {name}, "ingest pipeline"):
                 use = uses[0]
                 state = f"{state}, but {use.setting} of {use.kind} {use.name} is {name}"
                 fix = _used_pipeline_fix(use, index)

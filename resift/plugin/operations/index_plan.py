@@ -12,7 +12,7 @@ from resift.encoders.model import Model
 from resift.errors import BadInput
 from resift.ingest.fields import guess_fields
 from resift.plugin.cluster.search_pipelines import pipeline_name
-from resift.plugin.cluster.target_index import Target
+from resift.plugin.cluster.target_index import TargetIndex
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.query.dsl import document_text, is_ours, values_of
 from resift.vectors.compact import json_length
@@ -76,7 +76,7 @@ class IndexPlan:
     """
 
     def __init__(
-        self, engine: OpenSearchEngine, target: Target, model: Model, options: AttachOptions, own_field: str | None
+        self, engine: OpenSearchEngine, target: TargetIndex, model: Model, options: AttachOptions, own_field: str | None
     ) -> None:
         self.target = target
         sources = sample_sources(engine, target)
@@ -93,7 +93,7 @@ class IndexPlan:
         self.hints: list[str] = []
         if options.default_pipelines and not own_field:
             self.settings, self.hints = target.final_pipeline_setting()
-        if outage := _outage(engine, target):
+        if outage := _outage_warning(engine, target):
             self.hints = [*self.hints, outage]
         if target.unrecorded_fields:
             names = ", ".join(target.unrecorded_fields)
@@ -155,7 +155,7 @@ class IndexPlan:
         return lines
 
 
-def _outage(engine: OpenSearchEngine, target: Target) -> str:
+def _outage_warning(engine: OpenSearchEngine, target: TargetIndex) -> str:
     """Return a warning if attaching vectors will interrupt searches of the index, or an empty string otherwise.
 
     OpenSearch before 2.19.6 restarts the shards of some indices with ``knn_vector`` fields when their mapping changes.
@@ -176,7 +176,7 @@ def _outage(engine: OpenSearchEngine, target: Target) -> str:
 
 
 def _choose_fields(
-    target: Target,
+    target: TargetIndex,
     model: Model,
     existing: IndexInfo | None,
     options: AttachOptions,
@@ -205,7 +205,7 @@ def _choose_fields(
     return guess_text_fields(target, sources)
 
 
-def sample_sources(engine: OpenSearchEngine, target: Target) -> list[dict[str, Any]]:
+def sample_sources(engine: OpenSearchEngine, target: TargetIndex) -> list[dict[str, Any]]:
     """Return the ``_source`` of up to 500 random documents of an index, from which text fields can be guessed.
 
     Args:
@@ -215,7 +215,7 @@ def sample_sources(engine: OpenSearchEngine, target: Target) -> list[dict[str, A
     return [hit["_source"] for hit in engine.sample(target.name, _SAMPLE_SIZE).hits]
 
 
-def guess_text_fields(target: Target, sources: Sequence[dict[str, Any]]) -> list[str]:
+def guess_text_fields(target: TargetIndex, sources: Sequence[dict[str, Any]]) -> list[str]:
     """Guess which text fields of an index contain sentences.
 
     Args:
@@ -241,7 +241,7 @@ def _strings(source: dict[str, Any], name: str) -> list[str]:
     return [value for value in values_of(source, name) if isinstance(value, str)]
 
 
-def _check_fields(target: Target, fields: Sequence[str], sources: Sequence[dict[str, Any]]) -> None:
+def _check_fields(target: TargetIndex, fields: Sequence[str], sources: Sequence[dict[str, Any]]) -> None:
     """Check that the chosen text fields exist, can be searched and are not all empty.
 
     Args:

@@ -20,7 +20,7 @@ from resift.plugin.cluster.installation import (
     DEFAULT_NAME,
     DEFAULT_SERVICE_URL,
     Installation,
-    Managed,
+    ManagedCluster,
     check_unmanaged,
     find_installations,
 )
@@ -73,15 +73,15 @@ class InstallPlan(Plan):
 
     Args:
         installer: The installer, which creates, updates and removes Resift's resources in the cluster.
-        work: A method of the installer that returns a list of steps. ``work(False)`` carries out the steps, and
-            ``work(True)`` only lists them (a dry run).
+        execute: A method of the installer that returns a list of steps. ``execute(False)`` carries out the steps, and
+            ``execute(True)`` only lists them (a dry run).
 
     Attributes:
         unserved: The indices that need the model that the plan replaces. If there are any, the user must agree first.
     """
 
-    def __init__(self, installer: Installer, work: Callable[[bool], list[str]]) -> None:
-        self.installer, self._work = installer, work
+    def __init__(self, installer: Installer, execute: Callable[[bool], list[str]]) -> None:
+        self.installer, self._execute = installer, execute
         self.unserved = installer.unserved_indices()
         if self.unserved:
             self.question = f"Replace the model that {', '.join(index.name for index in self.unserved)} need?"
@@ -96,7 +96,7 @@ class InstallPlan(Plan):
     @cached_property
     def steps(self) -> list[str]:
         """The steps of the installation or removal, each as a line of text. Nothing is executed."""
-        return self._work(True)
+        return self._execute(True)
 
     def lines(self) -> list[str]:
         """Return the steps of the installation or removal as lines of text for the user."""
@@ -109,7 +109,7 @@ class InstallPlan(Plan):
         return lines
 
     def _consequences(self) -> Iterator[str]:
-        """Yield lines of text about what replacing the model ends, and for which indices."""
+        """Yield lines of text that say what replacing the model changes for the indices that use this model."""
         names: dict[tuple[bool, bool], str] = {}
         for index in self.unserved:
             key = index.is_rewritten, index.is_encoded
@@ -130,7 +130,7 @@ class InstallPlan(Plan):
         return {"steps": self.steps, "settings": settings, "unserved": [index.name for index in self.unserved]}
 
     def _run(self, progress: Progress, stop: Stop) -> Result:
-        steps = self._work(False)
+        steps = self._execute(False)
         missing = self.installer.missing_plugins
         return Result(steps or ["nothing to do"], steps=steps, missing_plugins=missing)
 
@@ -240,12 +240,12 @@ def create_installer(engine: OpenSearchEngine, **options: Unpack[InstallationOpt
         model=described,
         fields=tuple(options.get("fields") or (existing.fields if existing else DEFAULT_FIELDS)),
         url=options.get("service") or (existing.url if existing else DEFAULT_SERVICE_URL),
-        managed=_managed(existing.managed if existing else None, options),
+        managed=_managing_provider(existing.managed if existing else None, options),
     )
     return Installer(engine, installation, options.get("key"))
 
 
-def _managed(installed: Managed | None, options: InstallationOptions) -> Managed | None:
+def _managing_provider(installed: ManagedCluster | None, options: InstallationOptions) -> ManagedCluster | None:
     """Return the provider that manages the cluster, according to the options and an existing installation.
 
     The result is None if no provider manages the cluster.
@@ -263,11 +263,11 @@ def _managed(installed: Managed | None, options: InstallationOptions) -> Managed
         if role is not None:
             raise BadInput("--role is used without --managed aws", value=role, expected="both, or no --role")
         return installed
-    known = installed if installed and provider in (None, installed.provider) else Managed("other")
+    known = installed if installed and provider in (None, installed.provider) else ManagedCluster("other")
     provider = provider or known.provider
     if provider == "aws":
-        return Managed(provider, secret=key or known.secret, role=role or known.role)
-    return Managed(provider)
+        return ManagedCluster(provider, secret=key or known.secret, role=role or known.role)
+    return ManagedCluster(provider)
 
 
 def find_installation(cluster: Cluster, model: str | None = None) -> Installation | None:
@@ -291,7 +291,7 @@ def find_installation(cluster: Cluster, model: str | None = None) -> Installatio
     return min(candidates, key=lambda candidate: (candidate.name != DEFAULT_NAME, candidate.name), default=None)
 
 
-def separate_name(cluster: Cluster, model: str, indices: Collection[str]) -> str:
+def second_installation_name(cluster: Cluster, model: str, indices: Collection[str]) -> str:
     """Return a name for a second installation, if ``resift install`` must not change an existing installation.
 
     This is the case if other indices use the model of the existing installation, or if there are several
@@ -450,7 +450,7 @@ class Guard:
             for id, _ in self.cluster.ml_objects("models", f"{self.name}-{endpoint}"):
                 path = f"/_plugins/_ml/models/{id}"
                 # In OpenSearch 2, searches return a changed model up to a second later.
-                model = self.cluster.find(path)
+                model = self.cluster.get_or_none(path)
                 if model is not None and model.get("is_enabled", True) is not on:
                     self.cluster.request("PUT", path, {"is_enabled": on})
                     changed = True

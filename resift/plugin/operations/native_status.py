@@ -13,7 +13,7 @@ from resift.plugin.cluster.installation import find_installations
 from resift.plugin.cluster.native_plugin import (
     NativePlugin,
     install_command,
-    system_urls,
+    urls_without_pipeline,
 )
 from resift.plugin.cluster.search_pipelines import (
     PipelineBody,
@@ -60,7 +60,7 @@ def native_rows(cluster: Cluster) -> Iterator[StatusRow]:
     for name, rewriter in native.items():
         yield _pipeline_row(cluster, plugin, name, rewriter, pipelines)
     if plugin.is_on_all_nodes:
-        yield from _left_over_rows(cluster, rewriters)
+        yield from _superfluous_rows(cluster, rewriters)
 
 
 def _plugin_rows(cluster: Cluster, plugin: NativePlugin) -> Iterator[StatusRow]:
@@ -86,7 +86,7 @@ def _service_urls(cluster: Cluster, native: Mapping[str, Rewriter]) -> list[str]
         native: The native processors, by the name of their search pipeline.
     """
     urls = [url for rewriter in native.values() for url in rewriter.urls]
-    urls += system_urls(cluster)
+    urls += urls_without_pipeline(cluster)
     installed = {installation.url for installation in find_installations(cluster).values()}
     return [url for url in dict.fromkeys(urls) if url not in installed]
 
@@ -129,7 +129,7 @@ def _pipeline_row(
     return StatusRow(kind, name, "ok")
 
 
-def _left_over_rows(cluster: Cluster, rewriters: Mapping[str, Rewriter]) -> Iterator[StatusRow]:
+def _superfluous_rows(cluster: Cluster, rewriters: Mapping[str, Rewriter]) -> Iterator[StatusRow]:
     """Yield report rows for pipelines and installations that are superfluous because all nodes have the plugin.
 
     These are pipelines that still use the processor ``ml_inference``, and installations that no pipeline uses.

@@ -34,7 +34,7 @@ Progress = Callable[[Step], None]
 
 
 @contextmanager
-def as_bars(
+def progress_bars(
     bar: Callable[[str], AbstractContextManager[Callable[[int, int], None]]], remark: Callable[[str], object]
 ) -> Iterator[Progress]:
     """Return a context manager that shows the progress of an operation, with a progress bar for each step.
@@ -65,17 +65,17 @@ def as_bars(
 
 
 @contextmanager
-def shown_steps(progress: Progress | None) -> Iterator[Progress]:
-    """Return a context manager that yields a function to call with progress reports.
+def progress_function(progress: Progress | None) -> Iterator[Progress]:
+    """Return a context manager that yields the function to call with progress reports.
 
     Args:
-        progress: The function to yield. If it is None, a function is yielded that shows progress bars in the notebook
-            or terminal, for steps that take more than two seconds.
+        progress: The function to yield. If it is None, the context manager yields a function that shows progress bars
+            in the notebook or terminal, for steps that take more than two seconds.
     """
     if progress is not None:
         yield progress
         return
-    with as_bars(progress_bar, lambda text: None) as show:
+    with progress_bars(progress_bar, lambda text: None) as show:
         yield show
 
 
@@ -138,7 +138,7 @@ class Plan(ABC):
         Raises:
             Interrupted: If a stop is requested before the end. To continue, plan and run the operation again.
         """
-        with shown_steps(progress) as report:
+        with progress_function(progress) as report:
             return self._run(report, stop or Stop())
 
     @abstractmethod

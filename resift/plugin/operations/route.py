@@ -7,7 +7,7 @@ from typing import Any
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.install import check_service_url
 from resift.plugin.cluster.installation import DEFAULT_SERVICE_URL
-from resift.plugin.cluster.native_plugin import NativePlugin, install_command, system_urls
+from resift.plugin.cluster.native_plugin import NativePlugin, install_command, urls_without_pipeline
 from resift.plugin.cluster.search_pipelines import Rewriter
 from resift.plugin.operations.install import InstallPlan, find_installation, required_install
 
@@ -32,8 +32,8 @@ class Route:
     Attributes:
         name: ``native`` or ``ml_inference``.
         urls: The URLs of the service.
-        install: A plan for the missing installation, or None.
-        moved: The name of the other route if it rewrites the searches now, otherwise "".
+        install: A plan to run ``resift install`` first, or None if this is not necessary.
+        moved_from: The name of the other route if it rewrites the searches now, otherwise "".
         replaced_urls: The current URLs of the service if the plan replaces them, otherwise empty.
 
     Raises:
@@ -55,7 +55,7 @@ class Route:
             self.urls = (self.install.installer.url,) if self.install else before or (DEFAULT_SERVICE_URL,)
         self.replaced_urls = before if before != self.urls else ()
         is_other = current is not None and current.is_native != self.is_native
-        self.moved = {NATIVE: ML_INFERENCE, ML_INFERENCE: NATIVE}[self.name] if is_other else ""
+        self.moved_from = {NATIVE: ML_INFERENCE, ML_INFERENCE: NATIVE}[self.name] if is_other else ""
 
     @property
     def is_native(self) -> bool:
@@ -71,12 +71,12 @@ class Route:
         return "ext.ml_inference" if self.is_native else "ext.resift"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the route, that is, the processor and the URLs of the service that it calls, as a JSON object."""
+        """Return the chosen processor and the URLs of the service that it calls, as a JSON object."""
         steps = [] if self.install is None else self.install.steps
-        return {"route": self.name, "moved_from": self.moved or None, "service": list(self.urls), "install": steps}
+        return {"route": self.name, "moved_from": self.moved_from or None, "service": list(self.urls), "install": steps}
 
     def lines(self) -> list[str]:
-        """Return lines of text for the user about the route: the processor and the URLs of the service it calls."""
+        """Return lines of text for the user about the chosen processor and the URLs of the service that it calls."""
         if self.is_native:
             lines = [
                 "  route       Resift's plugin, which all nodes have: only searches in a session call the service",
@@ -94,10 +94,10 @@ class Route:
                     "              with the plugin, only searches in a session call the service (docs/install.md):",
                     f"              {install_command(version)} on each node",
                 ]
-        if self.moved:
-            lines.append(f"  moved       from {_NAMES[self.moved]}, which rewrites these searches now")
+        if self.moved_from:
+            lines.append(f"  moved       from {_NAMES[self.moved_from]}, which rewrites these searches now")
             lines.append(f"              first let clients send {self._section} in place of {self._other_section}")
-        if self.is_native and system_urls(self.cluster):
+        if self.is_native and urls_without_pipeline(self.cluster):
             lines.append("  note        the cluster rewrites searches in a session without any pipeline (resift.url)")
         if self.install is not None:
             url = self.install.installer.url

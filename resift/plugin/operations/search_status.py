@@ -39,14 +39,14 @@ def search_rows(cluster: Cluster) -> Iterator[StatusRow]:
     if not rewriters:
         return
     yield from _copy_rows(pipelines, rewriters)
-    yield from _unvectored_rows(cluster, rewriters)
+    yield from _missing_vector_rows(cluster, rewriters)
     groups = read_groups(cluster, [rewriter.index for rewriter in rewriters.values()])
     yield from _moved_rows(groups, rewriters)
     before = {index: original_default(index, now, pipelines) for index, now in groups.defaults.items()}
     attached = {index for index, now in groups.defaults.items() if now in rewriters}
     concerned = [group for group in groups.groups if not attached.isdisjoint(group.indices)]
     for change in lost_defaults(concerned, before, groups.defaults, lambda name: original_pipeline(name, pipelines)):
-        yield _lost_row(change, groups.defaults, before, rewriters)
+        yield _lost_default_row(change, groups.defaults, before, rewriters)
 
 
 def _copy_rows(pipelines: Mapping[str, PipelineBody], rewriters: Mapping[str, Rewriter]) -> Iterator[StatusRow]:
@@ -57,7 +57,7 @@ def _copy_rows(pipelines: Mapping[str, PipelineBody], rewriters: Mapping[str, Re
             yield StatusRow("search pipeline", name, state, f"resift attach {shlex.quote(rewriter.index)}")
 
 
-def _unvectored_rows(cluster: Cluster, rewriters: Mapping[str, Rewriter]) -> Iterator[StatusRow]:
+def _missing_vector_rows(cluster: Cluster, rewriters: Mapping[str, Rewriter]) -> Iterator[StatusRow]:
     """Yield a row for each index that lacks the vectors with which its alias, data stream or pattern was attached.
 
     This happens if an alias moves to another index, or if a data stream gets a new backing index. With the native
@@ -100,7 +100,7 @@ def _moved_rows(groups: SearchGroups, rewriters: Mapping[str, Rewriter]) -> Iter
         yield StatusRow(group.kind, group.name, state, fix)
 
 
-def _lost_row(
+def _lost_default_row(
     change: LostDefault,
     defaults: Mapping[str, str | None],
     before: Mapping[str, str | None],

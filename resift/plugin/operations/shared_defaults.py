@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 
 from resift.errors import BadInput
-from resift.plugin.cluster.search_groups import SearchGroups, common_default, lost_defaults, searched_together
+from resift.plugin.cluster.search_groups import SearchGroups, common_default, indices_to_change_together, lost_defaults
 from resift.plugin.cluster.search_pipelines import (
     SEARCH_PIPELINE_SETTING,
     PipelineBody,
@@ -19,7 +19,9 @@ _SHOWN_INDICES = 5
 
 
 class SharedDefaults:
-    """The searches of several indices that change if some of the indices get a new default search pipeline.
+    """The effects of a new default search pipeline on searches that also reach other indices.
+
+    For example, if an index gets a new default pipeline, the searches of an alias of this index can change, too.
 
     Args:
         groups: All groups of indices that are searched together, for example through an alias.
@@ -30,7 +32,7 @@ class SharedDefaults:
 
     Attributes:
         lost: The groups whose searches would lose their default pipeline.
-        also: The groups that also contain other indices, and whose searches the new pipeline would rewrite.
+        also_rewritten: The groups that also contain other indices, and whose searches the new pipeline would rewrite.
     """
 
     def __init__(
@@ -58,24 +60,24 @@ class SharedDefaults:
             return base if name == pipeline and not is_users else original_pipeline(name, pipelines)
 
         self.lost = list(lost_defaults(concerned, self.before, after, original))
-        self.also = [
+        self.also_rewritten = [
             group
             for group in concerned
             if group.template is None and common_default(map(after.get, group.indices)) == pipeline
         ]
 
     @property
-    def names(self) -> list[str]:
-        """Names that the user can attach instead of ``indices``, so that no search loses its default search pipeline.
+    def names_to_attach(self) -> list[str]:
+        """The names that the user can attach instead, so that no search loses its default search pipeline.
 
         The list contains the aliases, data streams and patterns whose searches would lose their default pipeline. Its
         last item is a comma-separated list of all indices that must be attached together.
         """
-        together = searched_together(self.all_groups, self.indices, self.before)
+        together = indices_to_change_together(self.all_groups, self.indices, self.before)
         names = [change.group.name for change in self.lost]
         return list(dict.fromkeys([*names, ",".join(sorted(together))]))
 
-    def error(self, name: str, own_pipeline: str, together: Sequence[str]) -> BadInput:
+    def lost_default_error(self, name: str, own_pipeline: str, together: Sequence[str]) -> BadInput:
         """Return the error to raise if a new default pipeline would switch off the default pipeline of other searches.
 
         If indices that are searched together have different default pipelines, OpenSearch applies none of them. For
@@ -102,7 +104,7 @@ class SharedDefaults:
             f"{reason}: with {self.pipeline} as the default of {name}, OpenSearch would no longer apply "
             f"{change.before} to searches of {change.group.name}"
         )
-        advice.append(without_default(own_pipeline))
+        advice.append(advice_without_default(own_pipeline))
         return BadInput(message, value=change.group.name, expected="; or ".join(advice))
 
     def lines(self) -> list[str]:
@@ -113,11 +115,11 @@ class SharedDefaults:
         """
         return [
             f"  also        searches of {group} ({_shortened(group.indices)}) use {self.pipeline}"
-            for group in self.also
+            for group in self.also_rewritten
         ]
 
 
-def without_default(own_pipeline: str) -> str:
+def advice_without_default(own_pipeline: str) -> str:
     """Return advice for error messages: to name the pipeline in searches instead of changing default pipelines.
 
     Args:

@@ -31,8 +31,8 @@ _REMOVE = "for (String name : params.fields) { ctx._source.remove(name); }"
 
 
 @dataclass
-class Written:
-    """The result of adding vectors to documents, or of removing them.
+class VectorUpdate:
+    """The result of adding vectors to the documents of an index, or of removing them.
 
     Attributes:
         documents: The number of documents that were changed.
@@ -50,7 +50,7 @@ class Written:
 Progress = Callable[[int], None]  # called with the number of changed documents
 
 
-def write_vectors(engine: Engine, model: Model, info: IndexInfo, stop: Stop, progress: Progress) -> Written:
+def write_vectors(engine: Engine, model: Model, info: IndexInfo, stop: Stop, progress: Progress) -> VectorUpdate:
     """Add a vector to each document of an index that does not have a vector yet.
 
     Clients can write documents in the meantime. These documents get their vectors in another pass over the index. The
@@ -72,7 +72,7 @@ def write_vectors(engine: Engine, model: Model, info: IndexInfo, stop: Stop, pro
     Raises:
         EngineUnavailable: If the cluster does not answer for a long time.
     """
-    report, started, last_checked = Written(), time.perf_counter(), math.inf
+    report, started, last_checked = VectorUpdate(), time.perf_counter(), math.inf
     while True:
         engine.refresh(info.name)
         unfilled = engine.scan(info.name, info.vector_field, encoded_fields(model, info.fields), missing=True)
@@ -94,7 +94,7 @@ def _add_to(progress: Progress, offset: int) -> Callable[[Verification], None]:
     return lambda verification: progress(offset + verification.repaired)
 
 
-def remove_vectors(cluster: Cluster, index: str, fields: Sequence[str], stop: Stop, progress: Progress) -> Written:
+def remove_vectors(cluster: Cluster, index: str, fields: Sequence[str], stop: Stop, progress: Progress) -> VectorUpdate:
     """Remove vector fields from all documents of an index. All other fields stay unchanged.
 
     The documents are changed by bulk requests, because ``_update_by_query`` would run the ingest pipelines of the
@@ -113,7 +113,7 @@ def remove_vectors(cluster: Cluster, index: str, fields: Sequence[str], stop: St
     Raises:
         EngineUnavailable: If the cluster does not answer for a long time.
     """
-    report = Written()
+    report = VectorUpdate()
     script = json.dumps({"script": {"lang": "painless", "source": _REMOVE, "params": {"fields": list(fields)}}})
     has_vector = {"bool": {"should": [{"exists": {"field": name}} for name in fields], "minimum_should_match": 1}}
 
