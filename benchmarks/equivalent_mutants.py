@@ -243,7 +243,7 @@ EQUIVALENT = {
     ("resift/rewriting/rescored.py", "WIDENING_WORDS = 4"): CHOSEN,
     (
         "resift/rewriting/rescored.py",
-        "constant_score(self._documents([id])[-1], unmoved_factor(knowledge, id, beta)) for id in self._unmoved",
+        "constant_score(self._document_clauses([id])[-1], rank_keeping_factor(knowledge, id, beta))",
     ): "a single document has a single clause",
     (
         "resift/rewriting/words.py",

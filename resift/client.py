@@ -44,14 +44,26 @@ class _Report(msgspec.Struct):
 
 
 class _RewriteResponse(msgspec.Struct):
-    """A response of ``POST /v1/rewrite``."""
+    """A response of ``POST /v1/rewrite``.
+
+    Attributes:
+        body: The rewritten search body.
+        resift: Whether and how the body was rewritten.
+    """
 
     body: dict[str, Any]
     resift: _Report
 
 
 class _Problem(msgspec.Struct):
-    """The error in a response of the service."""
+    """The error in a response of the service.
+
+    Attributes:
+        code: The code of the error, which identifies an exception class (see :attr:`resift.errors.ResiftError.code`).
+        message: A description of the error.
+        value: The value in the request that caused the error, or None.
+        expected: A description of valid values, or None.
+    """
 
     code: str
     message: str
@@ -60,7 +72,7 @@ class _Problem(msgspec.Struct):
 
 
 class _ErrorResponse(msgspec.Struct):
-    """A response of the service with an error."""
+    """A response with which the service refuses a request."""
 
     error: _Problem
 
@@ -129,14 +141,14 @@ def rewrite(
         return body
     try:
         if response.status >= 400:
-            problem = _read(response.data, _ErrorResponse).error
+            problem = _parse_response(response.data, _ErrorResponse).error
         else:
-            return _rewritten(_read(response.data, _RewriteResponse), body)
+            return _body_of_response(_parse_response(response.data, _RewriteResponse), body)
     except (ValueError, msgspec.ValidationError):
         message = "searching without the session: %s answers with status %d, but not as Resift"
         log.warning(message, base, response.status)
         return body
-    raise _error(problem)
+    raise _exception_of(problem)
 
 
 def for_event_loop(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
@@ -177,12 +189,12 @@ def with_options(body: dict[str, Any], **options: Any) -> dict[str, Any]:
     return {**body, "ext": {**ext, "resift": {**(ext.get("resift") or {}), **added}}}
 
 
-def _read(data: bytes, type: type[T]) -> T:
-    """Parse the JSON of a response.
+def _parse_response(data: bytes, type: type[T]) -> T:
+    """Parse a JSON response of the service.
 
     Args:
-        data: The response.
-        type: The type of a response of the service.
+        data: The content of the response.
+        type: The type of the object to create, a subclass of ``msgspec.Struct``.
 
     Raises:
         ValueError: If the response is not JSON.
@@ -191,7 +203,7 @@ def _read(data: bytes, type: type[T]) -> T:
     return msgspec.convert(orjson.loads(data), type)
 
 
-def _rewritten(response: _RewriteResponse, body: dict[str, Any]) -> dict[str, Any]:
+def _body_of_response(response: _RewriteResponse, body: dict[str, Any]) -> dict[str, Any]:
     """Return the search body in a response of the service. Log a warning if the service failed to rewrite it.
 
     Args:
@@ -204,8 +216,8 @@ def _rewritten(response: _RewriteResponse, body: dict[str, Any]) -> dict[str, An
     return response.body if report.rewritten else body
 
 
-def _error(problem: _Problem) -> ResiftError:
-    """Convert an error of the service to an exception.
+def _exception_of(problem: _Problem) -> ResiftError:
+    """Convert an error in a response of the service to an exception.
 
     Returns:
         An instance of the exception class with the error's code, or of ResiftError if no class has this code.

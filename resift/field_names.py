@@ -43,10 +43,10 @@ def words_of_name(name: str) -> list[str]:
     return [word.lower() for word in _WORDS_OF_NAME.findall(name)]
 
 
-def is_title(name: str) -> bool:
-    """Return whether a field is called a title. Only the last part of a dotted name counts.
+def has_title_name(name: str) -> bool:
+    """Return whether the name of a field is a word for titles. Only the last part of a dotted name counts.
 
-    >>> [is_title(name) for name in ("meta.Title", "titre", "title_id")]
+    >>> [has_title_name(name) for name in ("meta.Title", "titre", "title_id")]
     [True, True, False]
     """
     return name.rpartition(".")[2].lower() in _TITLES

@@ -29,10 +29,10 @@ _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # an odd number with random-looking
 
 
 class Speller:
-    """A spelling corrector for queries, based on the words that occur in a set of documents.
+    """A spelling corrector for queries, which replaces misspelt words with words that occur in a set of documents.
 
     Args:
-        frequency: The words of the documents, with the number of documents that contain each word.
+        frequency: The number of documents that contain each word, by word.
     """
 
     def __init__(self, frequency: Mapping[str, int]) -> None:

@@ -41,8 +41,8 @@ class Stop:
     def at_signals(self) -> Iterator[None]:
         """Return a context manager that requests a stop when the process receives SIGINT, SIGTERM or SIGHUP.
 
-        A second signal raises KeyboardInterrupt. Signals that the process ignores remain ignored. The context manager
-        can only be used in the main thread.
+        A second signal raises KeyboardInterrupt. Signals that the process ignored before remain ignored. At the end,
+        the earlier signal handlers are restored. The context manager can only be used in the main thread.
         """
 
         def request(number: int, _: Any) -> None:

@@ -105,9 +105,10 @@ def carried_terms(bags: Sequence[Bag], grades: NDArray[np.float64], is_for_query
 
 
 def _word_weights(bags: Sequence[Bag], grades: NDArray[np.float64]) -> dict[str, float]:
-    """Return the weight of each word of the judged documents, by Rocchio's formula.
+    """Return the weight of each word of the judged documents, by Rocchio's formula (see the module docstring).
 
-    Words of relevant documents get positive weights, and words of irrelevant documents negative weights.
+    Words of relevant documents get positive weights, and words of irrelevant documents negative weights. For a word of
+    both, the two weights are added.
 
     Args:
         bags: The bag of words of each document: a mapping from words to their weights in the document.

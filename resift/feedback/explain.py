@@ -168,10 +168,11 @@ def explain_moves(
 ) -> list[dict[str, Any] | None]:
     """Return, for each of n hits, the judgement that explains best why the session moved the hit up or down.
 
-    The explanation is the judged document with the largest product of its judgement's weight and its similarity to the
-    hit, calculated with the feedback's mask of the dimensions. The explanation must agree with the movement: a relevant
-    document can explain that a hit moved up, and an irrelevant document that a hit moved down. There is no explanation
-    for hits that stayed in place, moved in the other direction, or are similar to no judged document.
+    For each judged document, the weight of its judgement is multiplied by its similarity to the hit, calculated with
+    the feedback's mask of the dimensions. The document with the largest product is the explanation, if it agrees with
+    the movement: a relevant document can explain that a hit moved up, and an irrelevant document that a hit moved down.
+    There is no explanation for hits that stayed in place, moved in the other direction, or are similar to no judged
+    document.
 
     Movement is measured in ranks and not in similarities, because a session can reduce all similarities. The hits
     whose similarity falls least then move up.

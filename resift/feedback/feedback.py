@@ -28,7 +28,7 @@ from resift.feedback.ridge import Background, RidgeRegression
 from resift.feedback.scope import (
     MIN_BACKGROUND,
     SCOPE_WEIGHT,
-    is_refined,
+    fits_refinement,
     is_same_query,
     largest_by_query,
     nearness_by_vectors,
@@ -151,7 +151,7 @@ class Feedback:
         )
 
     def with_vectors(self, vectors: Mapping[int, NDArray[Any]], background: Background) -> Feedback:
-        """Return feedback from the same judgements, but with document vectors from a different field of the index.
+        """Return feedback from the same judgements, but with document vectors from another field of the index.
 
         The new feedback moves query vectors, but does not add expansion words to queries. If the method learns a mask,
         the mask is learned from these vectors.
@@ -260,14 +260,17 @@ class Feedback:
         nearness = nearness * (self.grades > 0)
         may_be_refined = (self.grades > 0) & ~is_for_query
         judged = zip(may_be_refined, queries, bags, strict=True)
-        refined = np.array([may_be and is_refined(query, text, bag) for may_be, query, bag in judged], bool)
+        refined = np.array([may_be and fits_refinement(query, text, bag) for may_be, query, bag in judged], bool)
         dependence = np.where(refined, 1.0, context_dependence(text))
         carried = carried_weight * SCOPE_WEIGHT * dependence * nearness
         return self._weighted(np.where(is_for_query, 1.0, carried), is_for_query | refined)
 
     @cached_property
     def for_query(self) -> Feedback:
-        """The feedback from judgements for which :attr:`is_for_query` is true."""
+        """The part of this feedback that was learned from judgements for the current query.
+
+        See :attr:`is_for_query`.
+        """
         return self._weighted(np.array(self.is_for_query, float)) if self.is_for_query else self
 
     def _is_judged_for(self, text: str) -> NDArray[np.bool_]:

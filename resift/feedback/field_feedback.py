@@ -81,13 +81,13 @@ class FieldFeedback:
         """The number of dimensions of the vectors."""
         return int(self.feedback.vectors.shape[1])
 
-    def distinction(self, query: NDArray[Any]) -> float:
+    def topic_separation(self, query: NDArray[Any]) -> float:
         """Estimate how well the vectors in the field separate documents on the query's topic from other documents.
 
         All judged documents were hits of the query, so good vectors place them nearer to the query than a random sample
-        of the index. The estimate is clip(z - 1.5, 0, 1), where z is the difference between the mean similarities of
-        the two groups, in standard deviations of the sample. With fewer than five documents in the sample, the estimate
-        is 1.
+        of the index. Let z be the difference between the mean similarities of the two groups, in standard deviations of
+        the sample. The estimate is z - 1.5, limited to the range from 0 to 1. With fewer than five documents in the
+        sample, the estimate is 1.
 
         Args:
             query: The query vector, of shape (n_dimensions,).
@@ -102,44 +102,47 @@ class FieldFeedback:
         difference = (self.feedback.vectors @ direction).mean() - similarities.mean()
         return float(np.clip(difference / max(float(similarities.std()), 1e-6) - _MIN_DEVIATIONS, 0, 1))
 
-    def move_query(self, query: NDArray[Any], distinction: float) -> Floats:
+    def move_query(self, query: NDArray[Any], topic_separation: float) -> Floats:
         """Move a query vector towards relevant and away from irrelevant documents.
 
         The result is a weighted mean of the query and of mask² ⊙ q, where q is the vector that
-        :meth:`Feedback.transform_query` returns for the query. The weight of mask² ⊙ q is distinction · e / (0.6 + e),
-        where e is the total weight of the judgements. The mask is squared because the field contains document vectors
-        without a mask: the inner product of mask² ⊙ q with such a vector d is that of mask ⊙ q with mask ⊙ d.
+        :meth:`Feedback.transform_query` returns for the query. With e for the total weight of the judgements, the
+        weight of mask² ⊙ q is topic_separation · e / (0.6 + e). At e = 0.6 (:data:`HALF_FOR_VECTORS`), half of the
+        largest weight is reached.
+
+        The mask is squared because the field contains document vectors without a mask. The inner product of mask² ⊙ q
+        with such a vector d equals the inner product of mask ⊙ q with mask ⊙ d.
 
         Args:
             query: The query vector, of shape (n_dimensions,).
-            distinction: How well the vectors separate documents on the query's topic from other documents, from 0 to 1.
-                See :meth:`distinction`.
+            topic_separation: How well the vectors separate documents on the query's topic from other documents, from 0
+                to 1. See :meth:`topic_separation`.
 
         Returns:
             A float32 array of shape (n_dimensions,), with the same Euclidean length as the query.
         """
-        share = distinction * evidence_share(self.feedback.evidence, HALF_FOR_VECTORS)
+        share = topic_separation * evidence_share(self.feedback.evidence, HALF_FOR_VECTORS)
         return blend_queries(query, self.feedback.mask**2 * self.feedback.transform_query(query), share)
 
-    def relevant_bonus(self, moved: NDArray[Any], distinction: float, space: str) -> float:
+    def relevant_bonus(self, moved: NDArray[Any], topic_separation: float, space: str) -> float:
         """Return a bonus to add to the k-NN scores of documents that the user marked relevant.
 
         The bonus keeps these documents near the top if the vectors hardly separate documents on the query's topic from
-        other documents. It corresponds to 4 · (1 - distinction) standard deviations of the similarities in a random
-        sample of the index. It is never negative.
+        other documents. It corresponds to 4 · (1 - topic_separation) standard deviations of the similarities in a
+        random sample of the index. It is never negative.
 
         Args:
             moved: The moved query vector, of shape (n_dimensions,).
-            distinction: How well the vectors separate documents on the query's topic from other documents, from 0 to 1.
-                See :meth:`distinction`.
+            topic_separation: How well the vectors separate documents on the query's topic from other documents, from 0
+                to 1. See :meth:`topic_separation`.
             space: The k-NN space type of the field in OpenSearch, for example ``l2``, which determines how scores are
                 computed.
         """
         relevant = self.feedback.grades > 0
-        if len(self._background) < MIN_BACKGROUND or distinction >= 1 or not relevant.any():
+        if len(self._background) < MIN_BACKGROUND or topic_separation >= 1 or not relevant.any():
             return 0.0
         direction, length = unit_rows(moved), float(np.linalg.norm(moved))
-        bonus = _BONUS_DEVIATIONS * (1 - distinction) * float((self._background @ direction).std())
+        bonus = _BONUS_DEVIATIONS * (1 - topic_separation) * float((self._background @ direction).std())
         if space == "innerproduct":
             return bonus * length * float(self.lengths[relevant].mean())
         if space != "l2":

@@ -11,7 +11,7 @@ from resift.arrays import Floats
 from resift.errors import BadInput
 
 GRADES = {"relevant": 1.0, "irrelevant": -1.0, "clicked": 0.5, "skipped": -0.25, "neutral": 0.0}
-"""Grade of each kind of mark. The sign is the direction, and the absolute value the weight."""
+"""Grade of each kind of mark: positive for relevant, negative for irrelevant. The absolute value is the weight."""
 
 SOURCES = ("mark", "click", "skip", "model")
 """Sources of judgements. Sessions are stored with positions in this tuple, so new sources must be added at the end."""
@@ -39,11 +39,12 @@ class Judgement:
     Attributes:
         index: Index of the document.
         document: Id of the document.
-        grade: Grade from -1 to 1. The sign is the direction, and the absolute value the weight. 0 withdraws earlier
-            judgements of the document.
+        grade: Grade from -1 (irrelevant) to 1 (relevant). The absolute value is the weight of the judgement. 0
+            withdraws earlier judgements of the document.
         query: Query for which the document was judged, or "" if it is unknown.
         at: Unix time in seconds.
-        step: Number of the feedback request of the session. Judgements of the same request are undone together.
+        step: Number of the feedback request in the session, counted from 1. Judgements of the same request are undone
+            together.
         source: Source of the judgement: a person's ``mark``, a ``click``, a ``skip`` (a hit that was not clicked,
             although a lower hit was), or a ``model``.
     """
@@ -88,11 +89,11 @@ def source_from_grade(grade: float) -> str:
 
 
 def collect_marks(marked: Mapping[str, Sequence[str]], scores: Mapping[str, float] | None = None) -> dict[str, Mark]:
-    """Convert lists of marked ids, and the scores of a model, to a mark for each document.
+    """Convert lists of marked document ids, and the relevance scores of a model, to a mark for each document.
 
     Args:
-        marked: By kind of mark (a key of GRADES, such as ``relevant``), the ids of the documents with this mark.
-        scores: A model's score for each document id, from -1 to 1.
+        marked: For each kind of mark (a key of GRADES, such as ``relevant``), the ids of the documents with this mark.
+        scores: The score that a model gave each document, from -1 (irrelevant) to 1 (relevant), by document id.
 
     Returns:
         The mark of each document, by document id.

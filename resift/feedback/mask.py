@@ -31,28 +31,23 @@ _BETA_2 = 0.999
 _EPSILON = 1e-8
 
 Entropy = Callable[[NDArray[Any]], tuple[float, NDArray[np.float64]]]
-"""A function that returns the entropy and its gradient for a mask."""
+"""A function that takes a mask (a weight for each dimension), and returns the entropy and its gradient."""
 
 
 def spherical_entropy(
     vectors: NDArray[Any], labels: NDArray[np.int64], centres: NDArray[Any], fuzziness: float
 ) -> Entropy:
-    """Return the spherical entropy of two soft clusters as a function of the mask.
+    """Return a function that computes the spherical entropy of two soft clusters for a mask of the dimensions.
 
-    The masked vector of a document is s = mask ⊙ z. With the centres c of the clusters and the fuzziness m, its
-    memberships in the clusters, and the entropy, are
+    The entropy is low if each cluster contains documents of a single class. Let s = mask ⊙ z be the masked vector of a
+    document, c the centre of a cluster, and m the fuzziness. The memberships of the document in the two clusters are
 
         w = softmax(-(1 - cos(s, c)) / m)
+
+    Let h_jk be the sum of the memberships that the documents of class j have in cluster k, and p_jk the share of class
+    j in all memberships of cluster k. The entropy of N documents is
+
         E = -1/N · Σ_jk h_jk · log p_jk
-
-    where h_jk is the sum of the memberships of the documents of class j in cluster k, and p_jk is the share of class j
-    in all memberships of cluster k.
-
-    The code is fast because there are only two clusters. Then only the difference of the cosines matters:
-
-        w_0 = σ((cos_0 - cos_1) / m) = (1 + tanh t) / 2  with  t = (cos_0 - cos_1) / 2m
-
-    Since s · c = mask · (z ⊙ c) and ‖s‖² = mask² · z², an evaluation takes four products of a matrix and a vector.
 
     Args:
         vectors: Vectors z of N documents with K dimensions, shape (N, K).
@@ -67,6 +62,9 @@ def spherical_entropy(
         Passalis and Tefas 2018, section 3.2, eqs. 5, 6 and 8 to 13. The gradient is that of Appendix A, eqs. 18, 19
         and 25.
     """
+    # With two clusters, only the difference of the cosines matters: the membership in the first cluster is
+    # (1 + tanh t) / 2 with t = (cos_0 - cos_1) / 2m. Since s · c = mask · (z ⊙ c) and ‖s‖² = mask² · z², an evaluation
+    # takes four products of a matrix and a vector.
     first, second = centres / np.maximum(np.linalg.norm(centres, axis=1, keepdims=True), 1e-12)
     products, squares = vectors * ((first - second) * (0.5 / fuzziness)), vectors * vectors + 1e-24
     is_member = (labels == _CLASSES).astype(np.float64)
@@ -123,13 +121,15 @@ def learn_mask(
 ) -> Floats:
     """Learn weights of the dimensions (a mask) that separate relevant from irrelevant documents.
 
-    The mean vectors of the two classes are the cluster centres. All weights start at 1, and Adam minimises the entropy
-    (:func:`spherical_entropy`). Without documents of both classes, the weights stay 1.
+    All weights start at 1, and the Adam optimiser changes them to minimise the entropy of two soft clusters
+    (:func:`spherical_entropy`). The centres of the clusters are the mean vectors of the relevant and of the irrelevant
+    documents. If there are no relevant or no irrelevant documents, the weights stay 1.
 
     Args:
         relevant: Vectors of p relevant documents with K dimensions, shape (p, K). p may be 0.
         irrelevant: Vectors of q irrelevant documents, shape (q, K). q may be 0.
-        fuzziness: Fuzziness m of the memberships, above 0.
+        fuzziness: Fuzziness m of the memberships, above 0. With a small value, each document belongs almost entirely to
+            the nearer cluster.
         iterations: Number of steps of Adam.
         rate: Learning rate of Adam.
 

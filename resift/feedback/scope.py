@@ -4,10 +4,10 @@ The weight of a judgement that was made for an earlier query is multiplied by
 
     SCOPE_WEIGHT · context dependence of the current query · nearness of the document to the current query.
 
-:func:`resift.text.context_dependence` defines the context dependence. If the current query refines the earlier one (see
-:func:`is_refined`), 1 replaces the context dependence. The nearness is from 0 to 1. It is the mean of the document's
-own nearness and the largest nearness among the relevant documents of the same earlier query, because the relevant
-documents of a query share a subject.
+:func:`resift.text.context_dependence` defines the context dependence. If the current query refines the earlier query
+(see :func:`fits_refinement`), 1 replaces the context dependence. The nearness is from 0 to 1. It is the mean of the
+document's own nearness and the largest nearness among the relevant documents of the same earlier query, because the
+relevant documents of a query share a subject.
 """
 
 from __future__ import annotations
@@ -34,48 +34,52 @@ MIN_BACKGROUND = 5
 """Minimum number of background documents that give a meaningful mean and deviation."""
 
 
-def is_same_query(judged: str, text: str) -> bool:
-    """Return whether a judgement was made for a query. Upper case and additional spaces make no difference.
+def is_same_query(recorded: str, query: str) -> bool:
+    """Return whether the query that a judgement records is a certain query. Case and additional spaces are ignored.
 
     Args:
-        judged: The query that the judgement records. "" stands for any query.
-        text: The text of the query.
+        recorded: The query that the judgement records. "" stands for any query.
+        query: The text of the query.
 
     >>> is_same_query("Bush fire", " bush  fire"), is_same_query("", "fire"), is_same_query("C++", "C#")
     (True, True, False)
     """
-    return judged in ("", text) or " ".join(judged.casefold().split()) == " ".join(text.casefold().split())
+    return recorded in ("", query) or " ".join(recorded.casefold().split()) == " ".join(query.casefold().split())
 
 
-def is_refined(judged: str, text: str, bag: Collection[str]) -> bool:
-    """Return whether a query refines an earlier query, and a document that was judged for the earlier query fits it.
+def fits_refinement(earlier_query: str, query: str, document_words: Collection[str]) -> bool:
+    """Return whether a query refines an earlier query in a way that fits a document judged for the earlier query.
 
     A refined query only adds content words to the earlier query, or only leaves out some of its content words. It
     usually has the same purpose. But an added word can also name another thing: after "mouse", "mouse pad" does not ask
-    for a mouse. So the document must contain one of the added words. Words are compared by their stems.
+    for a mouse. So if words were added, the document must contain one of them. Words are compared by their stems.
 
     Args:
-        judged: The earlier query.
-        text: The text of the current query.
-        bag: The words of the document.
+        earlier_query: The earlier query.
+        query: The text of the current query.
+        document_words: The words of the document.
 
-    >>> is_refined("mouse", "wireless mouse", ["wireless", "usb"]), is_refined("mouse", "mouse pads", ["mouse", "usb"])
-    (True, False)
-    >>> is_refined("linux music player", "music player", []), is_refined("music player", "video player", ["video"])
-    (True, False)
+    >>> fits_refinement("mouse", "wireless mouse", ["wireless", "usb"])
+    True
+    >>> fits_refinement("mouse", "mouse pads", ["mouse", "usb"])
+    False
+    >>> fits_refinement("linux music player", "music player", [])
+    True
+    >>> fits_refinement("music player", "video player", ["video"])
+    False
     """
-    earlier, current = _stems(judged), _stems(text)
+    earlier, current = _stems(earlier_query), _stems(query)
     if not (earlier and current and (earlier <= current or current <= earlier)):
         return False
     added = current - earlier
     # A stem has the first letter of its word. Most words of long documents are thus not stemmed.
     initials = {word[:1] for word in added}
-    return not added or any(word[:1] in initials and stem(word) in added for word in bag)
+    return not added or any(word[:1] in initials and stem(word) in added for word in document_words)
 
 
 @lru_cache(1 << 12)
 def _stems(text: str) -> frozenset[str]:
-    """Return the stems of a query's content words."""
+    """Return the stems of a query's content words, which are all words except function words such as "the"."""
     return frozenset(map(stem, bag_of_words(text)))
 
 
@@ -104,9 +108,8 @@ def nearness_by_vectors(
 def nearness_by_words(words: Collection[str], queries: Sequence[str], bags: Sequence[Bag]) -> NDArray[np.float64]:
     """Measure how near judged documents are to a query, as the share of the query's words that each document contains.
 
-    If a document was judged for an earlier query, the words of that query count as words of the document. This measure
-    replaces :func:`nearness_by_vectors` if the index has no vectors, or if the embedding model knows no word of the
-    query.
+    The words of the query for which a document was judged count as words of the document, too. This measure replaces
+    :func:`nearness_by_vectors` if the index has no vectors, or if the embedding model knows no word of the query.
 
     Args:
         words: The words of the current query.

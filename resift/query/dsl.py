@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from resift.errors import BadInput
-from resift.field_names import is_title
+from resift.field_names import has_title_name
 
 Body = dict[str, Any]
 """A search body, or a clause of a query."""
@@ -92,7 +92,7 @@ def document_text(source: Mapping[str, Any], fields: Sequence[str]) -> str:
     if fields:
         values = [value for name in fields for value in values_of(source, name)]
     else:
-        names = sorted(source, key=lambda name: not is_title(name))
+        names = sorted(source, key=lambda name: not has_title_name(name))
         values = [source[name] for name in names if isinstance(source[name], str)]
     return "\n".join(str(value) for value in values if value is not None and not isinstance(value, Mapping))
 

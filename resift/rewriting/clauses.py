@@ -85,7 +85,9 @@ def _ids_clause(ids: Sequence[str]) -> Body:
 
 
 def factor_clauses(factors: Mapping[str, float], home_indices: Mapping[str, str]) -> list[tuple[Body, float]]:
-    """Group documents whose scores are multiplied by the same factor.
+    """Build query clauses for documents whose scores are multiplied by factors, one clause for each distinct factor.
+
+    If several indices are searched, there is one clause for each factor and index.
 
     Args:
         factors: The factor of each document, by document id.
@@ -110,10 +112,10 @@ def constant_score(documents: Body, score: float) -> Body:
     return {"constant_score": {"filter": documents, "boost": float(np.float32(score))}}
 
 
-def scaled(query: Body, factors: Sequence[tuple[Body, float]]) -> Body:
-    """Wrap a query so that the scores of some documents are multiplied by factors.
+def with_scaled_scores(query: Body, factors: Sequence[tuple[Body, float]]) -> Body:
+    """Wrap a query in another query that multiplies the scores of some documents by factors.
 
-    The new query matches the same documents as before.
+    The new query matches the same documents as the original query.
 
     Args:
         query: The query to wrap.
@@ -126,7 +128,7 @@ def scaled(query: Body, factors: Sequence[tuple[Body, float]]) -> Body:
     return {"function_score": {"query": query, "functions": functions, "score_mode": "first"}}
 
 
-def not_widened_marker(query: Body) -> Body:
+def widened_hit_marker(query: Body) -> Body:
     """Build a query clause that labels the hits that match only a widened query, and not the original query.
 
     A widened query also searches for related words, so it has more hits. OpenSearch evaluates named clauses for each
@@ -191,7 +193,7 @@ def marked_stages(stages: Sequence[Body]) -> list[Body]:
     return [{**first, "query": query}, *rest]
 
 
-def highlight_of(body: Body, query: Body) -> Body:
+def highlight_section(body: Body, query: Body) -> Body:
     """Return the ``highlight`` section of a search body, restricted to the words of a given query.
 
     Without this restriction, OpenSearch would also highlight words that Resift has added to the query.

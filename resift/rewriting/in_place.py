@@ -34,30 +34,32 @@ from resift.rewriting.clauses import (
     demotion_stage,
     document_clauses,
     factor_clauses,
-    highlight_of,
+    highlight_section,
     marked_bool,
     rescore_stages,
-    scaled,
+    with_scaled_scores,
 )
 from resift.rewriting.knowledge import LEXICAL_WORD_WEIGHT, Knowledge
-from resift.rewriting.moving import Moved, moved_clause, without_documents
+from resift.rewriting.moving import MovedClause, move_clause, without_documents
 from resift.rewriting.obstacles import rescore_obstacle
 from resift.rewriting.options import Options
-from resift.rewriting.outcome import Note, Outcome, Rewritten, nothing_to_add
-from resift.rewriting.words import average_boosts, query_length, word_clauses, word_room
+from resift.rewriting.outcome import Note, Outcome, Rewritten, outcome_if_unchanged
+from resift.rewriting.words import addable_word_count, average_boosts, query_length, word_clauses
 
 # Expansion words keep this share of their scores in a ``hybrid`` query whose vectors do not distinguish topics, before
 # the number of judgements is taken into account.
 _SMALLEST_WORD_SHARE = 0.3
-# The value that is assumed for ``Moved.distinction`` if a query has vector clauses, but none of them could be moved.
-_UNKNOWN_DISTINCTION = 0.5
+# The value that is assumed for ``MovedClause.topic_separation`` if a query has vector clauses, but none of them could
+# be moved.
+_UNKNOWN_TOPIC_SEPARATION = 0.5
 
 
 def rewrite_in_place(query: Query, knowledge: Knowledge, options: Options) -> Rewritten:
-    """Rewrite the clauses of a query that ranks by vectors or sparse tokens.
+    """Rewrite the clauses of a query, mostly of a query that ranks by vectors or sparse tokens.
 
-    The query vectors and query tokens in the clauses are moved towards the relevant documents of the session, and text
-    clauses get expansion words. A rescore stage is added only to demote judged documents.
+    The query vectors and query tokens in the clauses are moved towards the relevant documents of the session. Text
+    clauses get expansion words (words learned from relevant documents). A rescore stage is added only to demote judged
+    documents.
 
     Args:
         query: The parsed search body.
@@ -71,10 +73,10 @@ def rewrite_in_place(query: Query, knowledge: Knowledge, options: Options) -> Re
     notes = rewriter.notes
     has_threshold = query.body.get("min_score") is not None
     is_ranked = query.is_sorted_by_score(only_first=True)
-    if not rewriter.may_change:
-        return _unchanged(query, knowledge, options, [Note(Outcome.TOO_MANY_CLAUSES)])
+    if not rewriter.may_add_clauses:
+        return _unchanged_result(query, knowledge, options, [Note(Outcome.TOO_MANY_CLAUSES)])
     if is_ranked and not has_threshold:
-        changed = rewriter.whole()
+        changed = rewriter.rewritten_query()
     else:
         changed = query.root.raw
         notes.append(Note(Outcome.THRESHOLD if is_ranked else Outcome.SORTED))
@@ -84,33 +86,33 @@ def rewrite_in_place(query: Query, knowledge: Knowledge, options: Options) -> Re
         notes.append(Note(Outcome.NOT_DEMOTED))
         demoted = []
     if changed is query.root.raw and not demoted and not hidden:
-        return _unchanged(query, knowledge, options, notes)
-    body = {**query.body, "query": _marked(query, changed, hidden)}
+        return _unchanged_result(query, knowledge, options, notes)
+    body = {**query.body, "query": _marked_without_hidden(query, changed, hidden)}
     if demoted:
         body["rescore"] = rescore_stages(query.body, [demotion_stage(options.window_size, demoted)])
     if rewriter.has_added_words:
-        body |= highlight_of(query.body, _without_vectors(query.root))
+        body |= highlight_section(query.body, _without_vector_clauses(query.root))
     if knowledge.missing_documents:
         notes.append(Note(Outcome.MARKS_GONE, knowledge.missing_documents))
-    outcome = _outcome(notes, knowledge)
+    outcome = _outcome_of_notes(notes, knowledge)
     return Rewritten(body=body, outcome=outcome, knowledge=knowledge, options=options, notes=notes, in_place=True)
 
 
-def _unchanged(query: Query, knowledge: Knowledge, options: Options, notes: Sequence[Note]) -> Rewritten:
-    """Return the result for a query that could not be changed or did not need a change.
+def _unchanged_result(query: Query, knowledge: Knowledge, options: Options, notes: Sequence[Note]) -> Rewritten:
+    """Return the result of a rewriting that did not change the query.
 
     Args:
         query: The parsed search body.
         knowledge: The user's relevance judgements and other knowledge for this search.
         options: The options of the rewriting.
-        notes: The reasons why clauses were not changed. They are dropped if there was nothing to change: if the session
-            has no feedback for this query, and no judged documents must be hidden or demoted.
+        notes: The reasons why clauses were not changed. They are ignored if nothing had to be changed, because the
+            session has no feedback for this query, and no judged documents must be hidden or demoted.
     """
     moves_documents = options.judged in ("hide", "demote") and bool(knowledge.judged)
     reasons = notes if knowledge.feedback is not None or moves_documents else ()
     return Rewritten(
         body=query.body,
-        outcome=_outcome(reasons, knowledge) if reasons else nothing_to_add(knowledge),
+        outcome=_outcome_of_notes(reasons, knowledge) if reasons else outcome_if_unchanged(knowledge),
         knowledge=knowledge,
         options=options,
         notes=reasons,
@@ -119,7 +121,7 @@ def _unchanged(query: Query, knowledge: Knowledge, options: Options, notes: Sequ
     )
 
 
-def _outcome(notes: Sequence[Note], knowledge: Knowledge) -> Outcome:
+def _outcome_of_notes(notes: Sequence[Note], knowledge: Knowledge) -> Outcome:
     """Summarise the notes of a rewriting as a single outcome.
 
     Args:
@@ -136,7 +138,7 @@ def _outcome(notes: Sequence[Note], knowledge: Knowledge) -> Outcome:
     return outcomes.pop() if len(outcomes) == 1 and not knowledge.notes else Outcome.IN_PART
 
 
-def _without_vectors(clause: Clause) -> Any:
+def _without_vector_clauses(clause: Clause) -> Any:
     """Return a query in which all vector and sparse token clauses are replaced with ``match_all``.
 
     The result is used as the query for highlights. If it contained the ``neural`` clauses, OpenSearch would have to
@@ -148,10 +150,10 @@ def _without_vectors(clause: Clause) -> Any:
     if isinstance(clause, FieldClause) and clause.field is not None:
         texts = clause.parts.get("query", ())  # of a scripted clause
         return texts[0].raw if texts else {"match_all": {}}
-    return clause.replace_scoring_clauses(_without_vectors)
+    return clause.replace_scoring_clauses(_without_vector_clauses)
 
 
-def _marked(query: Query, changed: Body, hidden: list[Body]) -> Body:
+def _marked_without_hidden(query: Query, changed: Body, hidden: list[Body]) -> Body:
     """Mark a query as rewritten by Resift, and exclude hidden documents from its hits.
 
     The query is wrapped in a ``bool`` clause with a named filter, which is the mark. A ``hybrid`` query cannot be
@@ -198,7 +200,7 @@ class _ClauseRewriter:
         self._root, self._knowledge = query.root, knowledge
         self._hides, self._widens = options.judged == "hide", bool(options.widen)
         self._has_mmr = query.has_mmr
-        relevant = knowledge.judged_here(1)
+        relevant = knowledge.judged_for_query(1)
         not_relevant = [id for id in knowledge.judged if id not in relevant]
         self.judged = document_clauses(knowledge.judged, knowledge.home_indices)
         self._relevant = document_clauses(relevant, knowledge.home_indices)
@@ -207,15 +209,15 @@ class _ClauseRewriter:
         self._not_relevant = document_clauses(not_relevant, knowledge.home_indices)
         self._moves = self._moved_clauses()
         self._texts = list(self._text_clauses(query.root))
-        self._clause_count = knowledge.counter.clauses(query.root) + self._added_clause_count()
+        self._clause_count = knowledge.clause_counter.clauses(query.root) + self._added_clause_count()
         self._word_count = self._words_per_text()
 
     @property
-    def may_change(self) -> bool:
+    def may_add_clauses(self) -> bool:
         """Whether clauses can be added to the query without exceeding OpenSearch's limit on the number of clauses."""
         return self._clause_count <= MAX_ENGINE_CLAUSES
 
-    def _text_clauses(self, clause: Clause, is_normalised: bool = False) -> Iterator[Clause]:
+    def _text_clauses(self, clause: Clause, in_hybrid: bool = False) -> Iterator[Clause]:
         """Yield the text clauses to which expansion words are added: the clause itself, or text clauses inside it.
 
         Expansion words are words that the session learned from relevant documents.
@@ -226,17 +228,17 @@ class _ClauseRewriter:
 
         Args:
             clause: The parsed clause.
-            is_normalised: Whether the clause is inside a ``hybrid`` query.
+            in_hybrid: Whether the clause is inside a ``hybrid`` query.
         """
-        if is_normalised and clause.has_unknown:
+        if in_hybrid and clause.has_unknown:
             return
         is_text = not clause.ranks_by_meaning and clause.searched_fields is not None
-        if is_text and (not is_normalised or always_scores(clause)):
+        if is_text and (not in_hybrid or always_scores(clause)):
             yield clause
         elif clause.kind not in JOINING_KINDS:
             for _, parts in clause.scoring_parts():
                 for part in parts:
-                    yield from self._text_clauses(part, is_normalised or clause.kind == HYBRID_KIND)
+                    yield from self._text_clauses(part, in_hybrid or clause.kind == HYBRID_KIND)
 
     def _added_clause_count(self) -> int:
         """Return the maximum number of clauses that the rewriter adds to the query for judged documents and tokens.
@@ -257,11 +259,11 @@ class _ClauseRewriter:
         if not self._texts or not knowledge.expansion_words:
             return 0
         clauses_per_word = sum(
-            knowledge.counter.fields(clause.searched_fields or knowledge.fields) for clause in self._texts
+            knowledge.clause_counter.fields(clause.searched_fields or knowledge.fields) for clause in self._texts
         )
-        return min(len(knowledge.expansion_words), word_room(self._clause_count, clauses_per_word))
+        return min(len(knowledge.expansion_words), addable_word_count(self._clause_count, clauses_per_word))
 
-    def _moved_clauses(self) -> dict[Clause, Moved | Note]:
+    def _moved_clauses(self) -> dict[Clause, MovedClause | Note]:
         """Adapt each vector clause and sparse token clause of the query to the judged documents of the session.
 
         A query vector is moved towards the vectors of relevant documents. Query tokens are extended with tokens of
@@ -277,12 +279,14 @@ class _ClauseRewriter:
         # Marks for other queries add only expansion words.
         is_moved = bool(feedback.for_query.evidence)
         return {
-            clause: moved_clause(clause, self._knowledge.own_fields, self._widens) if is_moved else Moved(clause.raw)
+            clause: move_clause(clause, self._knowledge.own_fields, self._widens)
+            if is_moved
+            else MovedClause(clause.raw)
             for clause in self._root.field_clauses()
             if clause.field is not None
         }
 
-    def whole(self) -> Body:
+    def rewritten_query(self) -> Body:
         """Return the whole query with all clauses rewritten.
 
         If a clause was changed, the scores of documents that the user marked irrelevant are reduced as well. A
@@ -292,82 +296,83 @@ class _ClauseRewriter:
         Returns:
             The new query, or the original query if no clause was changed.
         """
-        changed: Body = self._changed(self._root)
+        changed: Body = self._rewrite_clause(self._root)
         if changed is self._root.raw or self._root.kind == HYBRID_KIND or self._has_mmr:
             return changed
         return self._with_irrelevant_scaled(changed)
 
-    def _changed(self, clause: Clause, is_normalised: bool = False) -> Any:
-        """Rewrite a scoring clause: move its query vector or query tokens, or add expansion words to its text clauses.
+    def _rewrite_clause(self, clause: Clause, in_hybrid: bool = False) -> Any:
+        """Rewrite a clause of the query, or the clauses inside a compound clause.
 
-        For a compound clause, the clauses inside are rewritten.
+        Query vectors and query tokens are moved towards the relevant documents of the session. Text clauses get
+        expansion words (words learned from relevant documents).
 
         Args:
             clause: The parsed clause.
-            is_normalised: Whether the clause is inside a ``hybrid`` query, where OpenSearch normalises the scores of
+            in_hybrid: Whether the clause is inside a ``hybrid`` query, where OpenSearch normalises the scores of
                 each sub-query before it combines them.
 
         Returns:
             The new clause as JSON, or ``clause.raw`` if nothing was changed.
         """
-        if is_normalised and clause.has_unknown:
+        if in_hybrid and clause.has_unknown:
             self.notes.append(Note(Outcome.UNKNOWN_CLAUSE))
             return clause.raw
         if isinstance(clause, FieldClause) and clause.field is not None:
-            return self._moved(clause, is_normalised)
+            return self._rewrite_vector_clause(clause, in_hybrid)
         if not clause.ranks_by_meaning:
-            return self._with_words(clause, is_normalised)
+            return self._rewrite_text_clause(clause, in_hybrid)
         if clause.kind in JOINING_KINDS:
             self.notes.append(Note(Outcome.NOT_MOVED, clause.settings.get("path", clause.kind)))
             return clause.raw
-        is_normalised = is_normalised or clause.kind == HYBRID_KIND
-        return clause.replace_scoring_clauses(lambda inner: self._changed(inner, is_normalised))
+        in_hybrid = in_hybrid or clause.kind == HYBRID_KIND
+        return clause.replace_scoring_clauses(lambda inner: self._rewrite_clause(inner, in_hybrid))
 
-    def _moved(self, clause: Clause, is_normalised: bool) -> Body:
-        """Return a vector clause or sparse token clause with its query moved towards the relevant documents, as JSON.
+    def _rewrite_vector_clause(self, clause: Clause, in_hybrid: bool) -> Body:
+        """Return a vector clause or sparse token clause, as JSON, whose query was moved towards relevant documents.
 
-        Documents that the user wants to hide are excluded by a filter.
+        If the user wants to hide judged documents, a filter excludes them.
 
         Args:
             clause: The clause. Its query vector or query tokens were moved by :meth:`_moved_clauses`.
-            is_normalised: Whether the clause is inside a ``hybrid`` query, where OpenSearch normalises the scores of
+            in_hybrid: Whether the clause is inside a ``hybrid`` query, where OpenSearch normalises the scores of
                 each sub-query. In this case, relevant documents that match the clause get a higher score.
         """
-        moved = self._moves.get(clause, Moved(clause.raw))
+        moved = self._moves.get(clause, MovedClause(clause.raw))
         if isinstance(moved, Note):
             self.notes.append(moved)
-            moved = Moved(clause.raw)
+            moved = MovedClause(clause.raw)
         changed = moved.clause
         if self._hides and self.judged:
             changed = without_documents(changed, self.judged)
-        if not (is_normalised and moved.bonus and self._relevant):
+        if not (in_hybrid and moved.bonus and self._relevant):
             return changed
         # Only documents that the clause finds get the bonus. A document that the bonus alone finds would have the
         # smallest score of the list.
         bonuses = [constant_score(documents, moved.bonus) for documents in self._relevant]
         return bool_clause(must=[changed], should=bonuses)
 
-    def _with_words(self, clause: Clause, is_normalised: bool) -> Any:
+    def _rewrite_text_clause(self, clause: Clause, in_hybrid: bool) -> Any:
         """Add expansion words (words learned from relevant documents) to a text clause.
 
         In a ``hybrid`` query, the scores of documents that the user marked irrelevant are reduced as well.
 
         Args:
             clause: The clause. If the clause does not search for a text, it is returned unchanged.
-            is_normalised: Whether the clause is inside a ``hybrid`` query, where OpenSearch normalises the scores of
+            in_hybrid: Whether the clause is inside a ``hybrid`` query, where OpenSearch normalises the scores of
                 each sub-query.
 
         Returns:
             The new clause.
         """
-        changed = self._with_added_words(clause, is_normalised)
+        changed = self._with_added_words(clause, in_hybrid)
         # In normalised lists, irrelevant documents lose score in text clauses only. In a list of vectors, an irrelevant
         # document would get the smallest score and compress all other scores. If documents are marked relevant, these
         # rise, and scaling would cost more than it gains.
-        is_scaled = is_normalised and not self._relevant and clause.searched_fields is not None
+        is_scaled = in_hybrid and not self._relevant and clause.searched_fields is not None
         return self._with_irrelevant_scaled(changed) if is_scaled else changed
 
-    def _with_added_words(self, clause: Clause, is_normalised: bool) -> Any:
+    def _with_added_words(self, clause: Clause, in_hybrid: bool) -> Any:
         """Add expansion words to a text clause, so that documents with these words get higher scores.
 
         Expansion words are words that the session learned from relevant documents.
@@ -377,21 +382,21 @@ class _ClauseRewriter:
 
         Args:
             clause: The clause. If the clause does not search for a text, it is returned unchanged.
-            is_normalised: Whether the clause is inside a ``hybrid`` query, where OpenSearch normalises the scores of
+            in_hybrid: Whether the clause is inside a ``hybrid`` query, where OpenSearch normalises the scores of
                 each sub-query. In this case, the score that relevant documents gain from expansion words is reduced.
         """
         if clause not in self._texts:
             if clause.kind in JOINING_KINDS:
                 return clause.raw
-            return clause.replace_scoring_clauses(lambda inner: self._with_added_words(inner, is_normalised))
+            return clause.replace_scoring_clauses(lambda inner: self._with_added_words(inner, in_hybrid))
         words = self._word_clauses(clause.searched_fields or self._knowledge.fields)
         if not words:
             return clause.raw
         self.has_added_words = True
         added = bool_clause(should=words, must_not=self._not_relevant)
-        if is_normalised:
+        if in_hybrid:
             share = self._word_share()
-            added = scaled(added, [(documents, share) for documents in self._relevant])
+            added = with_scaled_scores(added, [(documents, share) for documents in self._relevant])
         return bool_clause(must=[clause.raw], should=[added])
 
     def _word_clauses(self, fields: Sequence[str]) -> list[Body]:
@@ -418,19 +423,21 @@ class _ClauseRewriter:
         their full score would become the maximum, and the normalised scores of all other documents would be close
         together.
 
-        The factor is max(0.3, g) · e / (1 + e). Here g, from 0 to 1, measures how well the vectors of the query's other
-        clauses separate documents on the query's topic from other documents. The number e is the total weight of the
-        judgements for this query, so more judgements give a larger factor.
+        The factor depends on two numbers. The number g, from 0 to 1, measures how well the vectors in the query's other
+        clauses separate documents on the query's topic from other documents (see
+        :meth:`resift.feedback.field_feedback.FieldFeedback.topic_separation`). Values below 0.3 count as 0.3. The
+        number e is the total weight of the judgements for this query. The factor is max(0.3, g) · e / (1 + e), so more
+        judgements give a larger factor.
         """
         moves = self._moves.values()
-        distinctions = [move.distinction for move in moves if isinstance(move, Moved)]
-        distinction = _UNKNOWN_DISTINCTION if moves else 1.0
-        if distinctions:
-            distinction = sum(distinctions) / len(distinctions)
+        topic_separations = [move.topic_separation for move in moves if isinstance(move, MovedClause)]
+        topic_separation = _UNKNOWN_TOPIC_SEPARATION if moves else 1.0
+        if topic_separations:
+            topic_separation = sum(topic_separations) / len(topic_separations)
         feedback = self._knowledge.feedback
         evidence = 0.0 if feedback is None else feedback.for_query.evidence
-        return max(_SMALLEST_WORD_SHARE, distinction) * evidence_share(evidence)
+        return max(_SMALLEST_WORD_SHARE, topic_separation) * evidence_share(evidence)
 
     def _with_irrelevant_scaled(self, clause: Body) -> Body:
         """Wrap a clause so that documents that the user marked irrelevant for this query get a lower score."""
-        return scaled(clause, self._score_factors)
+        return with_scaled_scores(clause, self._score_factors)

@@ -32,17 +32,17 @@ class TextToEncode(NamedTuple):
         text: The query text.
         model: The id of the model that encodes the text, or None if an analyzer encodes the text.
         analyzer: The name of the analyzer that encodes the text, or None if a model encodes the text.
-        tokens: Whether the text is encoded as sparse token weights. Otherwise it is encoded as a dense vector.
+        as_tokens: Whether the text is encoded as sparse token weights. Otherwise it is encoded as a dense vector.
     """
 
     text: str
     model: str | None
     analyzer: str | None = None
-    tokens: bool = False
+    as_tokens: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class Needs:
+class RequiredData:
     """Data that must be loaded before a query can be rewritten.
 
     Attributes:
@@ -57,7 +57,7 @@ class Needs:
     text_fields: frozenset[str] = frozenset()
 
 
-NO_NEEDS = Needs()
+NO_REQUIRED_DATA = RequiredData()
 
 
 class JudgedTokens(NamedTuple):
@@ -109,12 +109,13 @@ class Knowledge:
         similarity: How vectors are compared, ``cosine`` or ``jaccard``.
         mask: The weights of the dimensions that the session learned, of shape (K,). None if all dimensions count alike.
         expansion_words: The words that the session adds and their weights, heaviest first.
-        finds_enough: Whether the query has a page of hits by itself. Then expansion words match no further documents.
+        finds_enough: Whether the query has at least ten hits by itself. Then expansion words match no further
+            documents.
         related_words: For each word of a query with few hits, the nearest words of the index and their weights. See
             :meth:`resift.vectors.vocabulary.Vocabulary.related_words`.
         judged: The ids of all judged documents that can be hits.
         judged_elsewhere: The ids of the documents in ``judged`` that were judged for other queries of the session.
-        unmoved: The documents in ``judged_elsewhere``. The session must not change their rank. The keys are the ids,
+        unaffected: The documents in ``judged_elsewhere``, whose rank the session must not change. The keys are the ids,
             and the values are the similarities to the query vector before the session moved it. Empty if no feedback
             applies to this query.
         home_indices: A mapping from the id of a judged document to the name of its index. Empty if a single index is
@@ -139,7 +140,7 @@ class Knowledge:
     related_words: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     judged: Sequence[str] = ()
     judged_elsewhere: Collection[str] = ()
-    unmoved: Mapping[str, float] = field(default_factory=dict)
+    unaffected: Mapping[str, float] = field(default_factory=dict)
     home_indices: Mapping[str, str] = field(default_factory=dict)
     feedback: Feedback | None = None
     documents: Sequence[JudgedDocument] = ()
@@ -173,49 +174,52 @@ class Knowledge:
         return LEXICAL_WORD_WEIGHT if self.vector is None else 1.0
 
     @cached_property
-    def counter(self) -> ClauseCounter:
-        """The counter of clauses for queries of the searched indices."""
+    def clause_counter(self) -> ClauseCounter:
+        """An object that counts the clauses of a query as OpenSearch counts them in the searched indices."""
         return ClauseCounter(self.field_types)
 
     @cached_property
-    def unmoved_factor(self) -> float:
-        """A factor by which the scores of documents that the user judged for other queries are multiplied.
+    def word_gain_factor(self) -> float:
+        """The typical factor by which expansion words (words learned from relevant documents) raise the score of a hit.
 
-        Such documents should keep their rank in this search. They get no score from expansion words (words learned from
-        relevant documents), but all other hits do. The factor compensates for the typical gain of the other hits. It is
-        1 + w · ‖v‖, where w is :attr:`word_weight` and v is the vector of the expansion words' weights.
+        Documents that the user judged for other queries should keep their rank, so they get no score from expansion
+        words. Instead, their scores are multiplied by this factor. With w for :attr:`word_weight` and v for the vector
+        of the expansion words' weights, the factor is 1 + w · ‖v‖.
         """
         length: float = sum(weight**2 for weight in self.expansion_words.values()) ** 0.5
         return 1 + self.word_weight * length
 
     @property
     def irrelevant_factor(self) -> float:
-        """A factor from 0 to 1 that reduces the scores of documents that seem irrelevant for this query.
+        """A factor from 0 to 1 that reduces the scores of documents with a weak negative judgement for this query.
 
-        The factor is used when no vectors move these documents down. It is 1 minus
-        :func:`resift.feedback.evidence.evidence_share` of the total weight of the judgements, so it is smaller if
+        The factor is 1 / (1 + e), where e is the total weight of the judgements for this query. So it is smaller if
         there are more judgements.
         """
         return 1.0 - evidence_share(0.0 if self.feedback is None else self.feedback.for_query.evidence)
 
     def score_factors(self, only_rejected: bool) -> dict[str, float]:
-        """Return factors of the scores of documents that were judged irrelevant for this query, by document id.
+        """Return the factors by which the scores of documents that were judged irrelevant are multiplied.
 
-        Documents that a person marked irrelevant get a factor close to 0, which ranks them below all other hits.
-        Skipped hits, and other documents with a weak negative judgement, get the :attr:`irrelevant_factor`.
+        Only judgements for this query count. Documents that a person marked irrelevant get the factor 0.001, which
+        ranks them below all other hits. Skipped hits, and other documents with a weak negative judgement, get the
+        :attr:`irrelevant_factor`.
 
         Args:
             only_rejected: Whether to leave out documents with a weak negative judgement.
+
+        Returns:
+            The factors, by document id. Documents without a factor keep their scores.
         """
         factors, grades = {}, self._grades
-        for id in self.judged_here(-1):
+        for id in self.judged_for_query(-1):
             if grades[id] <= _REJECTING_GRADE:
                 factors[id] = _REJECTED_FACTOR
             elif not only_rejected:
                 factors[id] = self.irrelevant_factor
         return factors
 
-    def judged_here(self, sign: int) -> list[str]:
+    def judged_for_query(self, sign: int) -> list[str]:
         """Return the ids of the documents that the user judged relevant or irrelevant for this query.
 
         Args:

@@ -15,7 +15,7 @@ from resift.query.dsl import Body
 from resift.query.kinds import SPARSE_KIND
 from resift.query.tree import FieldClause, ScriptedVectorClause, SparseClause, VectorClause, boost_of
 from resift.rewriting.clauses import bool_clause
-from resift.rewriting.knowledge import FieldKnowledge, Needs, TextToEncode
+from resift.rewriting.knowledge import FieldKnowledge, RequiredData, TextToEncode
 from resift.rewriting.outcome import Note, Outcome
 from resift.rewriting.similarity import json_numbers
 
@@ -31,23 +31,24 @@ _ENCODING_OPTIONS = {"query_text", "query_image", "model_id", "query_tokens", "s
 _SPARSE_ENCODING_OPTIONS = {"query_text", "model_id", "analyzer"}
 
 
-class Moved(NamedTuple):
+class MovedClause(NamedTuple):
     """A vector clause or sparse clause of a query, adapted to the user's relevance judgements.
 
     The query vector or query tokens of the clause are moved towards the relevant documents.
 
     Attributes:
         clause: The new clause as JSON.
-        distinction: How well the vectors in the field distinguish documents by meaning, from 0 to 1.
+        topic_separation: How well the vectors in the field separate documents on the query's topic from other
+            documents, from 0 to 1.
         bonus: The score to add to relevant documents if the clause is part of a ``hybrid`` query.
     """
 
     clause: Body
-    distinction: float = 1.0
+    topic_separation: float = 1.0
     bonus: float = 0.0
 
 
-def needs_of(query: Query, mapped: Mapping[str, VectorField]) -> Needs:
+def required_data(query: Query, mapped: Mapping[str, VectorField]) -> RequiredData:
     """Return the data that must be loaded before the vector and sparse token clauses of a query can be rewritten.
 
     Args:
@@ -66,10 +67,10 @@ def needs_of(query: Query, mapped: Mapping[str, VectorField]) -> Needs:
         text = _text_to_encode(clause, field)
         if text is not None:
             texts.add(text)
-    return Needs(fields=frozenset(fields), texts=frozenset(texts))
+    return RequiredData(fields=frozenset(fields), texts=frozenset(texts))
 
 
-def moved_clause(clause: FieldClause, knowledge: FieldKnowledge, widens: bool = False) -> Moved | Note:
+def move_clause(clause: FieldClause, knowledge: FieldKnowledge, widens: bool = False) -> MovedClause | Note:
     """Move the query vector or query tokens of a clause towards the relevant documents of the session.
 
     All other settings of the clause stay the same. A ``neural`` clause becomes a ``knn`` clause, because its text is
@@ -91,13 +92,13 @@ def moved_clause(clause: FieldClause, knowledge: FieldKnowledge, widens: bool = 
     if field.name not in (knowledge.tokens if field.has_tokens else knowledge.vectors):
         return Note(Outcome.NO_VECTORS, clause.field)
     text = _text_to_encode(clause, field)
-    start = _own_query(clause) if text is None else knowledge.encoded.get(text)
+    start = _query_vector_or_tokens(clause) if text is None else knowledge.encoded.get(text)
     if start is None:
         return Note(_encoding_obstacle(clause, field), clause.field)
     if isinstance(clause, SparseClause):
         judged = knowledge.tokens[field.name]
         moved = move_tokens(start, judged.documents, judged.grades)
-        return Moved(_with_tokens(clause, field, start, moved, widens))
+        return MovedClause(_with_tokens(clause, field, start, moved, widens))
     return _with_moved_vector(clause, start, field, knowledge)
 
 
@@ -151,7 +152,7 @@ def _movable_field(clause: FieldClause, mapped: Mapping[str, VectorField]) -> Ve
     return field if is_movable else None
 
 
-def _own_query(clause: FieldClause) -> Any:
+def _query_vector_or_tokens(clause: FieldClause) -> Any:
     """Return the query vector or the query tokens that a clause contains.
 
     The result is None if the clause contains neither, for example because it contains a text that a model encodes.
@@ -186,7 +187,7 @@ def _text_to_encode(clause: FieldClause, field: VectorField) -> TextToEncode | N
         is_valid = clause.kind == "neural" and not options.get("query_image") and isinstance(model, str)
     if not is_valid or not isinstance(text, str):
         return None
-    return TextToEncode(text, model, analyzer, tokens=isinstance(clause, SparseClause))
+    return TextToEncode(text, model, analyzer, as_tokens=isinstance(clause, SparseClause))
 
 
 def _with_tokens(clause: SparseClause, field: VectorField, own: Tokens, moved: Tokens, widens: bool) -> Body:
@@ -218,7 +219,9 @@ def _with_tokens(clause: SparseClause, field: VectorField, own: Tokens, moved: T
     return bool_clause(must=[required], should=[{SPARSE_KIND: {field.name: {**unnamed, "query_tokens": added}}}])
 
 
-def _with_moved_vector(clause: FieldClause, start: Any, field: VectorField, knowledge: FieldKnowledge) -> Moved | Note:
+def _with_moved_vector(
+    clause: FieldClause, start: Any, field: VectorField, knowledge: FieldKnowledge
+) -> MovedClause | Note:
     """Move the query vector of a clause towards the relevant documents of the session.
 
     Args:
@@ -230,13 +233,13 @@ def _with_moved_vector(clause: FieldClause, start: Any, field: VectorField, know
     Returns:
         The moved clause. If ``start`` is not a vector with as many dimensions as the field, a note that says so.
     """
-    field_feedback, query = knowledge.vectors[field.name], _numeric(start)
+    field_feedback, query = knowledge.vectors[field.name], _as_finite_vector(start)
     if query is None or query.shape != (field_feedback.dim,):
         return Note(Outcome.OTHER_DIMENSION, clause.field)
-    distinction = field_feedback.distinction(query)
-    vector = field_feedback.move_query(query, distinction)
-    bonus = boost_of(clause.options) * field_feedback.relevant_bonus(vector, distinction, field.space)
-    return Moved(_with_vector(clause, field, vector), distinction, bonus)
+    topic_separation = field_feedback.topic_separation(query)
+    vector = field_feedback.move_query(query, topic_separation)
+    bonus = boost_of(clause.options) * field_feedback.relevant_bonus(vector, topic_separation, field.space)
+    return MovedClause(_with_vector(clause, field, vector), topic_separation, bonus)
 
 
 def _with_vector(clause: FieldClause, field: VectorField, vector: Floats) -> Body:
@@ -261,7 +264,7 @@ def _with_vector(clause: FieldClause, field: VectorField, vector: Floats) -> Bod
     return {"knn": {field.name: {**options, "vector": values}}}
 
 
-def _numeric(vector: Any) -> Floats | None:
+def _as_finite_vector(vector: Any) -> Floats | None:
     """Convert a JSON value to a 32-bit float vector, or return None if the value is not a list of finite numbers."""
     try:
         with np.errstate(over="ignore"):  # numbers that are too large for 32 bits become infinite

@@ -21,7 +21,7 @@ def rewrite_obstacle(query: Query, knowledge: Knowledge, in_place: bool) -> Outc
     body = query.body
     if not in_place and not knowledge.text and knowledge.feedback is None and not knowledge.judged:
         return Outcome.NO_TEXT
-    fixed = _fixed_form(query)
+    fixed = _form_obstacle(query)
     if fixed is not None:
         return fixed
     if body.get("size", 10) == 0:
@@ -33,8 +33,8 @@ def rewrite_obstacle(query: Query, knowledge: Knowledge, in_place: bool) -> Outc
     return Outcome.ALREADY_REWRITTEN if query.is_rewritten else None
 
 
-def _fixed_form(query: Query) -> Outcome | None:
-    """Return the reason why a query must keep its form, or None if it can be rewritten.
+def _form_obstacle(query: Query) -> Outcome | None:
+    """Return the reason why clauses cannot be added to a query, or None if they can.
 
     Rewriting adds clauses to a query, or makes the query part of a larger query. This is not possible if the query is
     malformed or contains an unknown clause, for example.

@@ -45,7 +45,7 @@ class Options(PipelineOptions, frozen=True, kw_only=True):
         return self.window or _DEFAULT_WINDOW
 
 
-def options_in(query: Query) -> Options:
+def read_options(query: Query) -> Options:
     """Read Resift's options from the ``ext`` section of a search body.
 
     Most options are in ``ext.resift``, or in ``ext.ml_inference`` if the search passes through an ``ml_inference``
@@ -69,15 +69,20 @@ def options_in(query: Query) -> Options:
         merged |= section or {}
     declared = structs.asdict(read_struct(PipelineOptions, merged))
     stated = {name: value for name, value in declared.items() if value is not None}
-    values = {"text": query.text, **_stated_by_ubi(sections.get("ubi")), **stated}
+    values = {"text": query.text, **_ubi_options(sections.get("ubi")), **stated}
     return Options(**values, through_cluster=True)
 
 
-def _stated_by_ubi(ubi: Any) -> dict[str, str]:
-    """Read the options ``text``, ``client`` and ``session`` from a body's ``ext.ubi`` section (User Behavior Insights).
+def _ubi_options(ubi: Any) -> dict[str, str]:
+    """Return the options ``text``, ``client`` and ``session`` that a body's ``ext.ubi`` section contains.
+
+    UBI (User Behavior Insights) is a standard for logging searches and clicks.
 
     Args:
         ubi: The section as JSON. Malformed values are ignored.
+
+    Returns:
+        The options by name. Options that the section does not contain are left out.
     """
     fields = ubi if isinstance(ubi, dict) else {}
     client, text = fields.get("client_id"), fields.get("user_query")

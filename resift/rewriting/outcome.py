@@ -77,18 +77,22 @@ class Note(NamedTuple):
     detail: object = ""
 
 
-def nothing_to_add(knowledge: Knowledge) -> Outcome:
-    """Return the outcome of a search that stays as it came, because no knowledge of the session applies to it.
+def outcome_if_unchanged(knowledge: Knowledge) -> Outcome:
+    """Return the outcome of a search that was not changed, because its session has nothing to add to it.
 
     Args:
-        knowledge: The knowledge about the search.
+        knowledge: The data about the search, its session and the searched indices.
+
+    Returns:
+        ``SESSION_NOT_LOADED`` if the marks of the session could not be read, or not in time. Otherwise
+        ``NOTHING_TO_ADD``.
     """
     return Outcome.SESSION_NOT_LOADED if knowledge.lacks_session else Outcome.NOTHING_TO_ADD
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rewritten:
-    """A rewritten search body.
+    """The result of rewriting a search body. Its ``body`` is the original body if nothing was changed.
 
     Attributes:
         body: The rewritten search body, or the original object if nothing changed.
@@ -96,10 +100,11 @@ class Rewritten:
         knowledge: The knowledge on which the rewriting is based.
         options: The options of the rewriting.
         notes: Changes that were not possible, besides the notes of ``knowledge``.
-        in_place: Whether the rewriting works on the clauses of the query (see :mod:`resift.rewriting.in_place`).
-            Otherwise it adds rescore stages (see :mod:`resift.rewriting.rescored`).
+        in_place: True if the clauses of the query were to be changed (see :mod:`resift.rewriting.in_place`). False if
+            rescore stages were to be added to the search body (see :mod:`resift.rewriting.rescored`).
         is_changed: Whether any clause was changed. Meaningful only if ``in_place`` is True.
-        widened: Words related to the words of the query, which were added so that it finds more documents.
+        added_related_words: The words that were added to the query so that it finds more documents. They are similar in
+            meaning to the words of the query.
     """
 
     body: Body
@@ -109,30 +114,35 @@ class Rewritten:
     notes: Sequence[Note] = ()
     in_place: bool = False
     is_changed: bool = True
-    widened: Sequence[str] = ()
+    added_related_words: Sequence[str] = ()
 
     @property
-    def is_scored(self) -> bool:
-        """Whether Resift replaced the scores of the search: its own query and rescore stages compute them."""
+    def has_resift_scores(self) -> bool:
+        """Whether words and rescore stages that Resift added to the search body change the scores of the hits.
+
+        The value is False if Resift changed the clauses of the query instead (:attr:`in_place`), or if the search was
+        not rewritten.
+        """
         return not self.in_place and self.outcome in (Outcome.REWRITTEN, Outcome.IN_PART)
 
     @property
-    def is_ranked(self) -> bool:
-        """Whether the hits are ordered by the scores of a text search.
+    def ranks_by_text_scores(self) -> bool:
+        """Whether the hits are ranked by the scores of a text search, which Resift may have changed.
 
-        Only then may a trained reranker reorder them. The value is also True if there was nothing to rewrite.
+        Only such hits may be reordered by a trained reranker. The value is False for a search that ranks by vectors, or
+        that OpenSearch cannot rescore, for example because it is sorted by a field.
         """
-        return self.is_scored or self.had_nothing_to_add
+        return self.has_resift_scores or self.had_nothing_to_add
 
     @property
     def had_nothing_to_add(self) -> bool:
-        """Whether the search could have been rescored, but its session has learned nothing for it or was not loaded."""
+        """Whether a text search was not changed, because its session has nothing to add to it or was not loaded."""
         return not self.in_place and self.outcome in (Outcome.NOTHING_TO_ADD, Outcome.SESSION_NOT_LOADED)
 
     @property
-    def is_reranked(self) -> bool:
-        """Whether the rewriting can have changed the order of the hits, by rescore stages or by changed clauses."""
-        return self.is_scored or (self.in_place and self.is_changed)
+    def may_reorder_hits(self) -> bool:
+        """Whether the rewritten search body may rank the hits in another order than the original body."""
+        return self.has_resift_scores or (self.in_place and self.is_changed)
 
     @property
     def moved_field(self) -> tuple[str, Feedback] | None:

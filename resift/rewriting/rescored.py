@@ -27,33 +27,33 @@ from resift.rewriting.clauses import (
     demotion_stage,
     document_clauses,
     factor_clauses,
-    highlight_of,
+    highlight_section,
     marked_bool,
     marked_stages,
-    not_widened_marker,
     rescore_stage,
     rescore_stages,
-    scaled,
+    widened_hit_marker,
+    with_scaled_scores,
 )
 from resift.rewriting.knowledge import Knowledge
 from resift.rewriting.obstacles import rescore_obstacle
 from resift.rewriting.options import Options
-from resift.rewriting.outcome import Note, Outcome, Rewritten, nothing_to_add
-from resift.rewriting.similarity import nearest_clauses, similarity_clause
+from resift.rewriting.outcome import Note, Outcome, Rewritten, outcome_if_unchanged
+from resift.rewriting.similarity import knn_clauses, similarity_clause
 from resift.rewriting.words import (
+    addable_word_count,
     average_boosts,
     best_related_words,
     query_length,
     related_word_clauses,
     word_clauses,
-    word_room,
 )
 
 # The maximum number of expansion words by which a widened query finds documents. More words find few more documents,
 # and cost more than the rest of the query.
 WIDENING_WORDS = 5
 # The maximum number of clauses that mark a query as rewritten (:func:`marked_bool`), or its hits as found by related
-# words (:func:`not_widened_marker`).
+# words (:func:`widened_hit_marker`).
 _MARKS = 2
 
 
@@ -72,15 +72,15 @@ def rewrite_rescored(query: Query, knowledge: Knowledge, options: Options) -> Re
         The rewritten search body with its outcome and notes. Its ``body`` is the original body if there is nothing to
         add.
     """
-    rewriter = _Rewriter(query, knowledge, options)
+    rewriter = _TextSearchRewriter(query, knowledge, options)
     obstacle = rescore_obstacle(query, options.scroll)
     if obstacle is not None:
-        body = rewriter.with_words_in_query(is_ranked=query.is_sorted_by_score(only_first=True))
+        body = rewriter.body_with_words_in_query(is_ranked=query.is_sorted_by_score(only_first=True))
         notes = [Note(obstacle), *rewriter.notes]
         return Rewritten(body=body or query.body, outcome=obstacle, knowledge=knowledge, options=options, notes=notes)
-    body = rewriter.with_stages()
+    body = rewriter.body_with_rescore_stages()
     if body is None:
-        outcome = nothing_to_add(knowledge) if rewriter.may_change_query else Outcome.TOO_MANY_CLAUSES
+        outcome = outcome_if_unchanged(knowledge) if rewriter.may_change_query else Outcome.TOO_MANY_CLAUSES
         return Rewritten(body=query.body, outcome=outcome, knowledge=knowledge, options=options)
     return Rewritten(
         body=body,
@@ -88,16 +88,17 @@ def rewrite_rescored(query: Query, knowledge: Knowledge, options: Options) -> Re
         knowledge=knowledge,
         options=options,
         notes=rewriter.notes,
-        widened=rewriter.widened,
+        added_related_words=rewriter.added_related_words,
     )
 
 
-class _Rewriter:
+class _TextSearchRewriter:
     """Builds the rewritten search body of a text search.
 
-    The constructor chooses the expansion words and the judged documents to use. There are two methods that build the
-    body. :meth:`with_stages` adds rescore stages, which change the scores of the top hits.
-    :meth:`with_words_in_query` adds expansion words to the query, for searches that cannot be rescored.
+    The constructor chooses expansion words (words learned from relevant documents) and the judged documents that are
+    treated differently. Two methods build the body. :meth:`body_with_rescore_stages` adds rescore stages, which change
+    the scores of the top hits. :meth:`body_with_words_in_query` adds expansion words to the query, for searches that
+    cannot be rescored.
 
     Attributes:
         may_change_query: Whether clauses can be added to the query without exceeding OpenSearch's limit on the number
@@ -110,7 +111,7 @@ class _Rewriter:
         self._highlighted = _highlighted_query(query.root, knowledge.field_types)
         self._knowledge, self._options = knowledge, options
         added = _MARKS + MAX_DOCUMENT_LISTS * knowledge.document_clause_count
-        self._clause_count = knowledge.counter.clauses(query.root) + added
+        self._clause_count = knowledge.clause_counter.clauses(query.root) + added
         self.may_change_query = self._clause_count <= MAX_ENGINE_CLAUSES
         self.notes: list[Note] = []
         # ``min_score`` applies to the score of the query itself, so the query must not be changed.
@@ -134,13 +135,13 @@ class _Rewriter:
         word_fields, mean_boost = average_boosts(fields)
         length = knowledge.word_weight * mean_boost * query_length(knowledge.text)
         words = word_clauses(knowledge.expansion_words, word_fields, length)
-        clauses_per_word = knowledge.counter.fields(fields)
+        clauses_per_word = knowledge.clause_counter.fields(fields)
         # A rescore stage is a query of its own. It does not contain the words of the original query.
-        self._words = words[: word_room(0, clauses_per_word)]
-        room = word_room(self._clause_count, clauses_per_word)
+        self._words = words[: addable_word_count(0, clauses_per_word)]
+        room = addable_word_count(self._clause_count, clauses_per_word)
         nearest = {} if self._text_query is None else knowledge.related_words
         # The query with related words contains its own words twice: the second time to recognise hits without them.
-        related_room = word_room(2 * self._clause_count, clauses_per_word) if nearest else 0
+        related_room = addable_word_count(2 * self._clause_count, clauses_per_word) if nearest else 0
         self._related_words = best_related_words(nearest, related_room - WIDENING_WORDS)
         self._related_clauses = related_word_clauses(self._related_words, fields)
         self._room = room
@@ -158,28 +159,31 @@ class _Rewriter:
           irrelevant for this query are multiplied by :meth:`Knowledge.score_factors`.
         """
         knowledge, judged = self._knowledge, self._options.judged
-        self._unmoved = list(knowledge.unmoved) if judged == "keep" else []
+        self._unaffected = list(knowledge.unaffected) if judged == "keep" else []
         hidden = knowledge.judged if judged == "hide" else ()
         if hidden and not self.may_change_query:
             self.notes.append(Note(Outcome.TOO_MANY_CLAUSES))
             hidden = ()
-        self._hidden = self._documents(hidden)
-        self._demoted = self._documents(knowledge.judged if judged == "demote" else ())
+        self._hidden = self._document_clauses(hidden)
+        self._demoted = self._document_clauses(knowledge.judged if judged == "demote" else ())
         # With vectors, the similarity moves skipped hits down.
         factors = knowledge.score_factors(only_rejected=knowledge.vector is not None)
         self._score_factors = factor_clauses(factors if judged == "keep" else {}, knowledge.home_indices)
-        self._without_words = self._documents([*self._unmoved, *factors])
+        self._without_words = self._document_clauses([*self._unaffected, *factors])
 
-    def _documents(self, ids: Sequence[str]) -> list[Body]:
+    def _document_clauses(self, ids: Sequence[str]) -> list[Body]:
         """Build clauses that match the documents with these ids, each in its own index."""
         return document_clauses(ids, self._knowledge.home_indices)
 
     @property
-    def widened(self) -> list[str]:
-        """The words of the index that were added to the query so that it finds more documents."""
+    def added_related_words(self) -> list[str]:
+        """The words that were added to the query so that it finds more documents, each once.
+
+        They are words of the index that are similar in meaning to a word of the query.
+        """
         return list(dict.fromkeys(word for weights in self._related_words.values() for word in weights))
 
-    def with_words_in_query(self, is_ranked: bool) -> Body | None:
+    def body_with_words_in_query(self, is_ranked: bool) -> Body | None:
         """Build the search body for a search that OpenSearch cannot rescore.
 
         Expansion words (words learned from relevant documents) are added beside the whole query. With the option
@@ -205,11 +209,11 @@ class _Rewriter:
             factors = self._score_factors
         if not words and not factors and not self._hidden:
             return None
-        query = scaled(self._with_unmoved_scaled(self._raw) if words else self._raw, factors)
+        query = with_scaled_scores(self._with_unmoved_scaled(self._raw) if words else self._raw, factors)
         body = {**self._body, "query": marked_bool(must=[query], should=words, must_not=self._hidden)}
-        return body | highlight_of(self._body, self._highlighted)
+        return body | highlight_section(self._body, self._highlighted)
 
-    def with_stages(self) -> Body | None:
+    def body_with_rescore_stages(self) -> Body | None:
         """Build the search body with rescore stages, which rerank the top hits by the session's feedback.
 
         The query of the body is widened if the options allow this. If OpenSearch's limit on clauses leaves no room, the
@@ -226,7 +230,7 @@ class _Rewriter:
             return {**self._body, "rescore": stages} if new_stages else None
         body = {**self._body, "query": self._widened_query()}
         if self._highlighted is not self._raw:
-            body |= highlight_of(self._body, self._highlighted)
+            body |= highlight_section(self._body, self._highlighted)
         stages = rescore_stages(self._body, new_stages)
         return {**body, "rescore": stages} if stages else body
 
@@ -244,18 +248,18 @@ class _Rewriter:
         if self._text_query is None:
             return marked_bool(must=[self._raw], must_not=self._hidden)
         words = self._without_judged(self._words[: self._widening_count])
-        alternatives = [*self._related_clauses, *self._nearest(self._text_query)]
+        alternatives = [*self._related_clauses, *self._knn_clauses(self._text_query)]
         if not self._knowledge.finds_enough:
             words, alternatives = [], [*alternatives, *words]
         if not words and not alternatives:
             return marked_bool(must=[self._raw], must_not=self._hidden)
         clause, conditions, excluded = self._text_query
         if alternatives:
-            markers = [not_widened_marker(clause)] if self._related_clauses else []
+            markers = [widened_hit_marker(clause)] if self._related_clauses else []
             clause = {"bool": {"should": [clause, *alternatives, *markers], "minimum_should_match": 1}}
         return marked_bool(must=[clause], should=words, filter=conditions, must_not=[*excluded, *self._hidden])
 
-    def _nearest(self, text_query: TextQuery) -> list[Body]:
+    def _knn_clauses(self, text_query: TextQuery) -> list[Body]:
         """Build the k-NN clause by which the widened query matches further documents.
 
         The result is empty if the options request no nearest documents.
@@ -270,7 +274,7 @@ class _Rewriter:
         conditions = None
         if text_query.filter or text_query.must_not:
             conditions = {"bool": {"filter": text_query.filter, "must_not": text_query.must_not}}
-        return nearest_clauses(
+        return knn_clauses(
             knowledge.similarity, knowledge.vector_field, knowledge.vector, knowledge.mask, count, conditions
         )
 
@@ -295,7 +299,7 @@ class _Rewriter:
         """Wrap a query so that documents that were judged for other queries keep their rank.
 
         Other documents gain score from expansion words. To compensate, the scores of the judged documents are
-        multiplied by :attr:`Knowledge.unmoved_factor`.
+        multiplied by :attr:`Knowledge.word_gain_factor`.
 
         Args:
             query: The query to wrap.
@@ -303,10 +307,10 @@ class _Rewriter:
         Returns:
             The new query.
         """
-        unmoved = self._documents(self._unmoved)
-        if not unmoved:
+        unaffected = self._document_clauses(self._unaffected)
+        if not unaffected:
             return query
-        functions = [{"filter": clause, "weight": self._knowledge.unmoved_factor} for clause in unmoved]
+        functions = [{"filter": clause, "weight": self._knowledge.word_gain_factor} for clause in unaffected]
         return {"function_score": {"query": query, "functions": functions}}
 
     def _new_stages(self) -> list[Body]:
@@ -315,7 +319,7 @@ class _Rewriter:
         words = self._without_judged(self._words[self._widening_count :])
         if words:
             stages.append(rescore_stage(window_size, {"bool": {"should": words}}, "total"))
-        factors = self._factors()
+        factors = self._factor_clauses()
         if factors:
             query = factors[0] if len(factors) == 1 else {"bool": {"should": factors}}
             stages.append(rescore_stage(window_size, query, "multiply"))
@@ -323,7 +327,7 @@ class _Rewriter:
             stages.append(demotion_stage(window_size, self._demoted))
         return stages
 
-    def _factors(self) -> list[Body]:
+    def _factor_clauses(self) -> list[Body]:
         """Build the clauses of the rescore stage that multiplies the scores of hits.
 
         There are up to three kinds of clauses:
@@ -337,7 +341,7 @@ class _Rewriter:
         beta = 0.0 if knowledge.vector is None else self._options.beta
         factors = []
         if beta and knowledge.vector is not None:
-            unscored = [*self._documents(self._unmoved), *(documents for documents, _ in self._score_factors)]
+            unscored = [*self._document_clauses(self._unaffected), *(documents for documents, _ in self._score_factors)]
             scored_documents = bool_clause(must_not=unscored) if unscored else None
             vector, mask = knowledge.vector, knowledge.mask
             factors.append(
@@ -345,7 +349,8 @@ class _Rewriter:
             )
         if beta or knowledge.expansion_words:
             factors += [
-                constant_score(self._documents([id])[0], unmoved_factor(knowledge, id, beta)) for id in self._unmoved
+                constant_score(self._document_clauses([id])[0], rank_keeping_factor(knowledge, id, beta))
+                for id in self._unaffected
             ]
         return factors + [constant_score(documents, factor) for documents, factor in self._score_factors]
 
@@ -382,20 +387,20 @@ def _highlighted_query(root: Clause, field_types: Sequence[FieldTypes]) -> Body:
     return root.raw if root.kind != "range" or is_of_words else {"match_all": {}}
 
 
-def unmoved_factor(knowledge: Knowledge, id: str, beta: float) -> float:
+def rank_keeping_factor(knowledge: Knowledge, id: str, beta: float) -> float:
     """Return the factor by which the score of a document is multiplied so that the document keeps its rank.
 
     The document was judged for another query, so the session should not change its rank. The factor has two parts. The
-    similarity part uses the query vector before the session moved it. The other part, :attr:`Knowledge.unmoved_factor`,
-    compensates for the score that other hits gain from expansion words. The factor is at least 1, so that the document
-    does not fall behind hits that are not rescored.
+    similarity part uses the query vector before the session moved it. The other part,
+    :attr:`Knowledge.word_gain_factor`, compensates for the score that other hits gain from expansion words. The factor
+    is at least 1, so that the document does not fall behind hits that are not rescored.
 
     Args:
         knowledge: The knowledge about the search.
-        id: The id of the document, a key of ``knowledge.unmoved``.
+        id: The id of the document, a key of ``knowledge.unaffected``.
         beta: The weight of the similarity: scores are multiplied by exp(beta · similarity).
     """
-    similarity = knowledge.unmoved[id]
+    similarity = knowledge.unaffected[id]
     if knowledge.similarity == "cosine":
         similarity = max(0.0, 1 + similarity)
-    return knowledge.unmoved_factor * math.exp(beta * similarity)
+    return knowledge.word_gain_factor * math.exp(beta * similarity)

@@ -42,7 +42,7 @@ def rewrite(query: Query, knowledge: Knowledge, options: Options) -> Rewritten:
         The rewritten search body and the outcome. If the search cannot be rewritten, the result contains the original
         body, and the outcome is the reason.
     """
-    in_place = query.root.ranks_by_meaning or _puts_words_in_query(query, knowledge, options)
+    in_place = query.root.ranks_by_meaning or _adds_words_to_text_clauses(query, knowledge, options)
     obstacle = rewrite_obstacle(query, knowledge, in_place)
     if obstacle is not None:
         return Rewritten(body=query.body, outcome=obstacle, knowledge=knowledge, options=options, is_changed=False)
@@ -51,21 +51,18 @@ def rewrite(query: Query, knowledge: Knowledge, options: Options) -> Rewritten:
     return rewrite_rescored(query, knowledge, options)
 
 
-def _puts_words_in_query(query: Query, knowledge: Knowledge, options: Options) -> bool:
-    """Return whether expansion words are added to the query itself rather than in a rescore stage.
+def _adds_words_to_text_clauses(query: Query, knowledge: Knowledge, options: Options) -> bool:
+    """Return whether expansion words are added to each text clause of the query rather than in a rescore stage.
 
-    Expansion words are words that the session learned from relevant documents.
+    Expansion words are words that the session learned from relevant documents. The result is True if these conditions
+    are met:
 
-    The result is True if these conditions are met:
-
+    - There are expansion words for the query.
     - OpenSearch cannot rescore the search, for example because the search is a scroll.
-    - The query has text clauses.
-    - Nothing but expansion words has to be added.
-
-    Then :func:`resift.rewriting.in_place.rewrite_in_place` adds the words to each text clause, with the fields of that
-    clause. Other searches that OpenSearch cannot rescore get their words from :mod:`resift.rewriting.rescored`, beside
-    the whole query. For example, an index has vectors of Resift: there the words are searched in all text fields, also
-    if the query has no text clause.
+    - The query has text clauses, and the body has no ``min_score``.
+    - The index has no vectors of Resift. In an index with such vectors, expansion words are searched in all text
+      fields, whether or not the query has text clauses.
+    - The options do not allow the query to be widened.
 
     Args:
         query: The parsed search body.

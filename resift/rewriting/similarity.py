@@ -42,7 +42,7 @@ def similarity_clause(
     return {"script_score": {"query": query or {"match_all": {}}, "script": script}}
 
 
-def nearest_clauses(
+def knn_clauses(
     similarity: str, field: str, vector: Floats, mask: Floats | None, count: int, conditions: Body | None
 ) -> list[Body]:
     """Return the ``knn`` clause for the documents nearest to a vector, or an empty list if the vector is zero.

@@ -24,7 +24,7 @@ def query_length(text: str) -> float:
     return float(sum(count**2 for count in counts.values()) ** 0.5) or 1.0
 
 
-def word_room(clause_count: int, clauses_per_word: int) -> int:
+def addable_word_count(clause_count: int, clauses_per_word: int) -> int:
     """Return how many words can be added to a query without exceeding OpenSearch's limit on the number of clauses.
 
     Args:

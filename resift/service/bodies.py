@@ -16,7 +16,7 @@ from resift.query.dsl import Body
 from resift.query.limits import check_limits
 from resift.query.lookups import named_indices
 from resift.query.questions import distinctive_words, question_clause
-from resift.rewriting.options import Options, options_in
+from resift.rewriting.options import Options, read_options
 
 # The number of characters of a field in which OpenSearch looks for highlights. Without a limit, a document with a
 # million characters makes the whole search fail.
@@ -165,7 +165,7 @@ def options_of(search: Search, query: Query) -> Options:
     Raises:
         BadInput: If ``ext.resift`` or ``ext.ml_inference`` is malformed.
     """
-    options = structs.replace(options_in(query), through_cluster=False)
+    options = structs.replace(read_options(query), through_cluster=False)
     stated: dict[str, Any] = {}
     if isinstance(search.query, str):
         stated |= {"text": search.query, "widen": True}

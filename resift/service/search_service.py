@@ -43,9 +43,9 @@ from resift.query.dsl import MAX_RESULTS, Body, without_boost
 from resift.query.limits import check_limits
 from resift.query.questions import distinctive_words
 from resift.reviews.reviews import Reviews
-from resift.rewriting.knowledge import NO_NEEDS, Knowledge, Needs
-from resift.rewriting.moving import needs_of
-from resift.rewriting.options import Options, options_in
+from resift.rewriting.knowledge import NO_REQUIRED_DATA, Knowledge, RequiredData
+from resift.rewriting.moving import required_data
+from resift.rewriting.options import Options, read_options
 from resift.rewriting.outcome import Outcome, Rewritten
 from resift.rewriting.rewrite import marked_query, rewrite
 from resift.service.answers import (
@@ -126,7 +126,7 @@ class SearchService:
         self.knowledge = KnowledgeLoader(engine, model, sessions, self.info, config.feedback, clicks)
         self.loader = self.knowledge.loader
         # For each index and caller's headers, the index's own vector and token fields that the latest query searched.
-        self._needs: TtlCache[Needs] = TtlCache(_CACHED_INFOS, _FIELD_SECONDS)
+        self._needs: TtlCache[RequiredData] = TtlCache(_CACHED_INFOS, _FIELD_SECONDS)
 
     def info(self, index: str, headers: Headers = None) -> IndexInfo:
         """Return the names, fields and settings of an index. They are cached for five seconds.
@@ -214,7 +214,7 @@ class SearchService:
 
         def load() -> None:
             info = self.info(index, headers)
-            needs = self._needs.get((info.name, str(headers))) or NO_NEEDS
+            needs = self._needs.get((info.name, str(headers))) or NO_REQUIRED_DATA
             options = Options(text=query, session=session, through_cluster=True)
             self.knowledge.warm(info, options, needs, headers)
 
@@ -396,7 +396,7 @@ class SearchService:
         try:
             has_texts = "_none_" not in str(query.body.get("stored_fields", ""))
             reranking = self._dynamax_reranking(options, rewritten) if by_words else _late_reranking(late, rewritten)
-            return self._answer(parsed, rewritten, reranking if rewritten.is_ranked and has_texts else None)
+            return self._answer(parsed, rewritten, reranking if rewritten.ranks_by_text_scores and has_texts else None)
         except Exception as error:
             return self._original_answer(parsed, error, "the rewritten search failed")
 
@@ -462,7 +462,7 @@ class SearchService:
         try:
             query = parse(body)
             check_limits("body", query.body, self.config.max_text)
-            options = options_in(query)
+            options = read_options(query)
             options = structs.replace(options, scroll=options.scroll or is_scroll)
             rewritten = self.rewritten(info, query, options, headers)
         except ResiftError as error:
@@ -506,7 +506,7 @@ class SearchService:
             options: The rewriting options that the search sets.
             headers: The caller's HTTP headers.
         """
-        needs = needs_of(query, info.vector_fields) if query.root.ranks_by_meaning else NO_NEEDS
+        needs = required_data(query, info.vector_fields) if query.root.ranks_by_meaning else NO_REQUIRED_DATA
         if not info.fields:
             needs = replace(needs, text_fields=frozenset(map(without_boost, query.root.searched_fields or ())))
         self._needs.put((info.name, str(headers)), replace(needs, texts=frozenset()))
@@ -610,8 +610,8 @@ class SearchService:
             reranking: How the hits are reordered by their texts, or None.
         """
         search, body = parsed.search, parsed.query.body
-        is_reranked = reranking is not None or rewritten.is_reranked
-        needs_vectors = is_reranked and search.reasons
+        may_reorder_hits = reranking is not None or rewritten.may_reorder_hits
+        needs_vectors = may_reorder_hits and search.reasons
         # The ranks that a hit gained tell which judgement moved the hit.
         compares = search.reasons and rewritten.knowledge.feedback is not None
         bodies = [self._run_body(parsed, rewritten, reranking)]
@@ -625,9 +625,9 @@ class SearchService:
             add_similarities(self.model, rewritten, result.hits, result.vectors)
         if reranking is not None:
             result = reranked_page(self.engine, reranking, parsed, rewritten, result)
-        if is_reranked and compares:
+        if may_reorder_hits and compares:
             add_reasons(rewritten, result.hits, result.vectors, body["from"], before[0].hits)
-        ranking = self._ranking(rewritten, reranking) if is_reranked else {"reranked": False}
+        ranking = self._ranking(rewritten, reranking) if may_reorder_hits else {"reranked": False}
         return Answer(result, {**ranking, **_outcome_details(rewritten), **facets})
 
     def _run_body(self, parsed: ParsedSearch, rewritten: Rewritten, reranking: Reranking | None) -> Body:
@@ -818,7 +818,7 @@ def _outcome_details(rewritten: Rewritten) -> dict[str, Any]:
     details = {
         "outcome": rewritten.outcome.code,
         "reason": rewritten.reason,
-        "widened": list(rewritten.widened),
-        "carried": rewritten.knowledge.carried_words if rewritten.is_reranked else [],
+        "widened": list(rewritten.added_related_words),
+        "carried": rewritten.knowledge.carried_words if rewritten.may_reorder_hits else [],
     }
     return {name: value for name, value in details.items() if value}

@@ -20,10 +20,10 @@ from resift.feedback.feedback import Feedback
 from resift.feedback.field_feedback import FieldFeedback, Tokens
 from resift.feedback.judgements import JudgedDocument
 from resift.feedback.ridge import Background
-from resift.field_names import is_about_person, is_title
+from resift.field_names import has_title_name, is_about_person
 from resift.query.clause_count import matches_any
 from resift.query.dsl import document_text
-from resift.rewriting.knowledge import FieldKnowledge, JudgedTokens, Needs, TextToEncode
+from resift.rewriting.knowledge import FieldKnowledge, JudgedTokens, RequiredData, TextToEncode
 
 log = logging.getLogger(__name__)
 
@@ -160,7 +160,7 @@ def _learned_paths(paths: Collection[str]) -> list[str]:
 
 def _titles_first(paths: Collection[str]) -> list[str]:
     """Return names of fields in their order, but titles first."""
-    return sorted(paths, key=lambda path: not is_title(path))
+    return sorted(paths, key=lambda path: not has_title_name(path))
 
 
 def join_texts(texts: Sequence[SourceText], text_fields: Collection[str] = ()) -> str:
@@ -240,7 +240,7 @@ class FieldLoader:
     def load(
         self,
         info: IndexInfo,
-        needs: Needs,
+        needs: RequiredData,
         feedback: Feedback,
         documents: Sequence[JudgedDocument],
         searched: Sequence[JudgedDocument],
@@ -384,7 +384,7 @@ class FieldLoader:
         """
         key = (text, str(headers))
         try:
-            if text.tokens:
+            if text.as_tokens:
                 encoded: Any = self._engine.query_tokens(text.text, text.model, text.analyzer, headers)
             else:
                 encoded = self._engine.embed(text.model or "", text.text, headers)

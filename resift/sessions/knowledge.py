@@ -34,7 +34,7 @@ from resift.feedback.feedback import Feedback
 from resift.feedback.judgements import JudgedDocument, Judgement
 from resift.feedback.ridge import Background
 from resift.feedback.scope import is_same_query
-from resift.rewriting.knowledge import NO_NEEDS, FieldKnowledge, Knowledge, Needs
+from resift.rewriting.knowledge import NO_REQUIRED_DATA, FieldKnowledge, Knowledge, RequiredData
 from resift.rewriting.options import Options
 from resift.sessions.clicks import Clicks
 from resift.sessions.documents import Content, FieldLoader, join_texts, read_documents, unreadable_note
@@ -85,7 +85,7 @@ class _SessionSearch:
 
     info: IndexInfo
     options: Options
-    needs: Needs
+    needs: RequiredData
     headers: Headers
 
     def key(self, judgements: Sequence[Judgement]) -> Hashable:
@@ -159,7 +159,7 @@ def knowledge_of(
         mask=None if feedback is None or not feedback.method.masked else feedback.mask,
         judged=tuple(homes),
         judged_elsewhere={document.judgement.document for document in elsewhere},
-        unmoved={} if feedback is None else _similarities(elsewhere, query),
+        unaffected={} if feedback is None else _similarities(elsewhere, query),
         home_indices=homes if len(info.indices) > 1 else {},
         feedback=feedback,
         documents=documents,
@@ -226,7 +226,9 @@ class KnowledgeLoader:
         self._loaded: TtlCache[bool] = TtlCache(_CACHED_SESSIONS, _SECONDS)
         self.loader = Loader()
 
-    def load(self, info: IndexInfo, options: Options, needs: Needs = NO_NEEDS, headers: Headers = None) -> Knowledge:
+    def load(
+        self, info: IndexInfo, options: Options, needs: RequiredData = NO_REQUIRED_DATA, headers: Headers = None
+    ) -> Knowledge:
         """Load the data with which Resift rewrites a search, such as the moved query vector and the expansion words.
 
         The data is derived from the relevance judgements in the session and from the clicks of the user. If these
@@ -258,7 +260,7 @@ class KnowledgeLoader:
         knowledge = self._knowledge(search, judgements)
         return replace(knowledge, lacks_session=not is_read, notes=[*notes, *knowledge.notes])
 
-    def warm(self, info: IndexInfo, options: Options, needs: Needs, headers: Headers = None) -> None:
+    def warm(self, info: IndexInfo, options: Options, needs: RequiredData, headers: Headers = None) -> None:
         """Fill the caches from which :meth:`load` takes the knowledge about a session.
 
         Args:

@@ -24,7 +24,7 @@ from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.query.body import parse
 from resift.reranker import Config, create_app, queueing
 from resift.reranker.access.keys import KeyFile
-from resift.rewriting.options import options_in
+from resift.rewriting.options import read_options
 from resift.rewriting.outcome import Outcome
 from resift.sessions.loading import THREADS
 
@@ -83,7 +83,7 @@ FIRE, OTHER = {"match": {"text": "fire"}}, {"match": {"text": "army"}}
     ],
 )
 def test_a_body_asks_for_the_text_that_hits_are_to_have(clause: Any, text: str) -> None:
-    assert options_in(parse({"query": clause})).text == text
+    assert read_options(parse({"query": clause})).text == text
 
 
 @pytest.mark.parametrize(
@@ -99,17 +99,17 @@ def test_a_body_asks_for_the_text_that_hits_are_to_have(clause: Any, text: str) 
     ],
 )
 def test_a_query_string_asks_for_its_words_alone(query: str, text: str) -> None:
-    assert options_in(parse({"query": {"query_string": {"query": query}}})).text == text
+    assert read_options(parse({"query": {"query_string": {"query": query}}})).text == text
 
 
 def test_words_excluded_by_a_simple_query_string_are_not_searched() -> None:
-    assert options_in(parse({"query": {"simple_query_string": {"query": "fire + bush -army"}}})).text == "fire + bush"
+    assert read_options(parse({"query": {"simple_query_string": {"query": "fire + bush -army"}}})).text == "fire + bush"
 
 
 def test_the_text_of_a_filter_is_not_asked_for(client: FlaskClient, filled: str) -> None:
     for query in ('tag:old OR tag:"brand new"', "fire AND tag:old"):
         browsing = {"bool": {"must": {"match_all": {}}, "filter": [{"query_string": {"query": query}}]}}
-        assert options_in(parse({"query": browsing})).text == ""
+        assert read_options(parse({"query": browsing})).text == ""
     body = {"query": {"bool": {"must": {"match_all": {}}, "filter": {"query_string": {"query": "tag:old"}}}}}
     answer = post(client, "/v1/rewrite", index=filled, body=body)
     assert answer == {

@@ -388,7 +388,7 @@ def test_a_mask_of_an_own_field_moves_its_query_by_the_squared_weights() -> None
     np.testing.assert_array_equal(feedback.mask, learn_mask(unit_rows(own[:1]), unit_rows(own[1:])))
     assert feedback.mask.tolist() != [1, 1, 1, 1]
     query = np.array([1, 1, 1, 1], np.float32)
-    moved = FieldFeedback(feedback, np.linalg.norm(own, axis=1)).move_query(query, distinction=1.0)
+    moved = FieldFeedback(feedback, np.linalg.norm(own, axis=1)).move_query(query, topic_separation=1.0)
     share = 2 / (0.6 + 2)
     expected = (1 - share) * unit_rows(query) + share * unit_rows(feedback.mask**2)
     np.testing.assert_allclose(unit_rows(moved), unit_rows(expected), rtol=1e-5)

@@ -21,7 +21,7 @@ from resift.rewriting.clauses import NOT_DEMOTED_FACTOR
 from resift.rewriting.knowledge import Knowledge
 from resift.rewriting.options import Options
 from resift.rewriting.outcome import Outcome, Rewritten
-from resift.rewriting.rescored import WIDENING_WORDS, unmoved_factor
+from resift.rewriting.rescored import WIDENING_WORDS, rank_keeping_factor
 from resift.rewriting.rewrite import rewrite
 from resift.rewriting.similarity import script_source
 from resift.vectors.weights import MAX_BETA
@@ -33,7 +33,7 @@ TERMS = {f"word{rank}": 1 / rank for rank in range(1, 9)}
 QUERY = {"match": {"text": "bush fire"}}
 NAMED = {"match_all": {"_name": REWRITTEN_NAME}}
 PLAIN = Knowledge(text="bush fire", fields=FIELDS, vector=VECTOR)
-SESSION = replace(PLAIN, mask=MASK, expansion_words=TERMS, unmoved={"k": 0.5}, judged=("k", "j"))
+SESSION = replace(PLAIN, mask=MASK, expansion_words=TERMS, unaffected={"k": 0.5}, judged=("k", "j"))
 OPTIONS = Options(alpha=0.5, window=100)
 
 
@@ -91,7 +91,12 @@ def test_the_similarity_multiplies_scores_in_the_rescore_window(similarity: str,
     params |= {} if mask is None else {"mask": MASK.tolist()}
     script = {"lang": "painless", "source": script_source(file), "params": params}
     assert (mode, clause) == ("multiply", {"script_score": {"query": {"match_all": {}}, "script": script}})
-    assert (result.outcome, result.reason, result.is_scored, result.is_ranked) == (Outcome.REWRITTEN, "", True, True)
+    assert (result.outcome, result.reason, result.has_resift_scores, result.ranks_by_text_scores) == (
+        Outcome.REWRITTEN,
+        "",
+        True,
+        True,
+    )
 
 
 @pytest.mark.parametrize(
@@ -104,9 +109,13 @@ def test_beta_follows_from_alpha(alpha: float, beta: float) -> None:
 
 def test_an_alpha_of_0_gives_lexical_scores() -> None:
     without = rewritten({"query": QUERY}, PLAIN, alpha=0)
-    assert (without.body, without.outcome, without.is_scored) == ({"query": QUERY}, Outcome.NOTHING_TO_ADD, False)
-    assert without.is_ranked
-    result = rewritten({"query": QUERY}, replace(SESSION, unmoved={}), alpha=0)
+    assert (without.body, without.outcome, without.has_resift_scores) == (
+        {"query": QUERY},
+        Outcome.NOTHING_TO_ADD,
+        False,
+    )
+    assert without.ranks_by_text_scores
+    result = rewritten({"query": QUERY}, replace(SESSION, unaffected={}), alpha=0)
     assert [mode for mode, _ in stages(result)] == ["total"]
     assert clauses_of(result.body, "script_score") == []
 
@@ -120,7 +129,7 @@ def test_an_alpha_of_0_gives_lexical_scores() -> None:
     ],
 )
 def test_expansion_words_use_the_querys_fields_if_the_index_has_none(query: Any, fields: list[str]) -> None:
-    result = rewrite(parse({"query": query}), replace(SESSION, fields=(), unmoved={}), OPTIONS)
+    result = rewrite(parse({"query": query}), replace(SESSION, fields=(), unaffected={}), OPTIONS)
     assert {tuple(clause["fields"]) for clause in added_clauses(result.body["rescore"])} == {tuple(fields)}
 
 
@@ -146,7 +155,7 @@ def test_a_range_of_numbers_is_not_highlighted(vector: Any) -> None:
 
 
 def test_an_index_without_vectors_uses_expansion_words_only() -> None:
-    wordy = replace(SESSION, vector=None, mask=None, unmoved={})
+    wordy = replace(SESSION, vector=None, mask=None, unaffected={})
     result = rewritten({"query": QUERY}, wordy, alpha=1, knn=5)
     assert result.outcome is Outcome.REWRITTEN
     assert result.body["query"] == {"bool": {"must": [QUERY], "filter": [NAMED]}}
@@ -162,13 +171,13 @@ def test_an_index_without_vectors_uses_expansion_words_only() -> None:
 
 def test_without_vectors_words_are_searched_in_the_fields_of_the_query() -> None:
     for query, fields in ((QUERY, ["text"]), ({"term": {"n": 1}}, FIELDS)):
-        result = rewritten({"query": query}, replace(SESSION, vector=None, mask=None, unmoved={}))
+        result = rewritten({"query": query}, replace(SESSION, vector=None, mask=None, unaffected={}))
         assert {tuple(clause["fields"]) for clause in added_clauses(stages(result))} == {tuple(fields)}
 
 
 @pytest.mark.parametrize("slice", [{}, {"slice": {"id": 0, "max": 2}}])
 def test_words_are_part_of_the_query_of_a_scroll(slice: dict[str, Any]) -> None:
-    body, lexical = {"query": QUERY, **slice}, replace(SESSION, vector=None, mask=None, unmoved={})
+    body, lexical = {"query": QUERY, **slice}, replace(SESSION, vector=None, mask=None, unaffected={})
     result = rewritten(body, lexical, scroll=not slice)
     assert "rescore" not in result.body
     assert asked_words(result.body["query"]) == list(TERMS)
@@ -210,7 +219,7 @@ def test_a_document_that_is_marked_irrelevant_sinks_and_a_skipped_one_loses_scor
 
 @pytest.mark.parametrize(("text", "length"), [("bush fire", 2**0.5), ("fire, bush fire", 5**0.5)])  # of its words
 def test_a_query_that_is_not_widened_is_rescored_with_all_expansion_words(text: str, length: float) -> None:
-    result = rewritten({"query": QUERY}, replace(SESSION, text=text, unmoved={}))
+    result = rewritten({"query": QUERY}, replace(SESSION, text=text, unaffected={}))
     assert result.body["query"] == {"bool": {"must": [QUERY], "filter": [NAMED]}}
     (mode, words), (_, similarity) = stages(result)
     assert mode == "total"
@@ -225,7 +234,7 @@ def test_a_query_that_is_not_widened_is_rescored_with_all_expansion_words(text: 
 
 
 def test_a_widened_query_matches_the_strongest_expansion_words() -> None:
-    result = rewritten({"query": QUERY}, replace(SESSION, unmoved={}), widen=True)
+    result = rewritten({"query": QUERY}, replace(SESSION, unaffected={}), widen=True)
     outer = result.body["query"]["bool"]
     assert (set(outer), outer["filter"]) == ({"must", "filter"}, [NAMED])
     query = outer["must"][0]["bool"]
@@ -239,7 +248,7 @@ def test_a_widened_query_matches_the_strongest_expansion_words() -> None:
 
 
 def test_expansion_words_find_no_documents_for_a_query_that_finds_enough() -> None:
-    knowledge = replace(SESSION, unmoved={}, finds_enough=True)
+    knowledge = replace(SESSION, unaffected={}, finds_enough=True)
     found = rewritten({"query": QUERY}, knowledge, widen=True)
     query = found.body["query"]["bool"]
     assert (query["must"], query["filter"]) == ([QUERY], [NAMED])
@@ -331,7 +340,7 @@ def test_min_score_applies_to_the_original_score() -> None:
 def test_bodies_that_cannot_be_rewritten_stay_unchanged(body: dict[str, Any], reason: str, judged: str) -> None:
     result = rewritten(body, SESSION, widen=True, knn=5, judged=judged)
     assert result.body is body
-    assert (result.reason, result.is_ranked, result.is_scored) == (reason, False, False)
+    assert (result.reason, result.ranks_by_text_scores, result.has_resift_scores) == (reason, False, False)
 
 
 @pytest.mark.parametrize(
@@ -351,19 +360,19 @@ def test_sorted_searches_change_only_by_hidden_documents(more: dict[str, Any], w
 
 def test_expansion_words_choose_the_best_hit_of_a_group() -> None:
     body = {"query": QUERY, "collapse": {"field": "n"}}
-    result = rewritten(body, replace(SESSION, unmoved={}))
+    result = rewritten(body, replace(SESSION, unaffected={}))
     assert result.outcome is Outcome.COLLAPSED
     assert "rescore" not in result.body
     query = result.body["query"]["bool"]
     assert (query["must"], asked_words(query["should"])) == ([QUERY], list(TERMS))
     for more in ({"sort": "n"}, {"min_score": 1}):
-        assert rewritten({**body, **more}, replace(SESSION, unmoved={})).body == {**body, **more}
+        assert rewritten({**body, **more}, replace(SESSION, unaffected={})).body == {**body, **more}
 
 
 @pytest.mark.parametrize("more", [{}, {"search_after": [1.5, 3]}])
 def test_expansion_words_count_on_each_page_sorted_by_score(more: dict[str, Any]) -> None:
     body = {"query": QUERY, "sort": [{"_score": "desc"}, {"n": "asc"}], **more}
-    result = rewritten(body, replace(SESSION, unmoved={}))
+    result = rewritten(body, replace(SESSION, unaffected={}))
     assert result.outcome in (Outcome.SORTED, Outcome.SEARCH_AFTER)
     assert {**result.body, "query": QUERY} == body
     assert asked_words(result.body["query"]["bool"]["should"]) == list(TERMS)
@@ -371,16 +380,16 @@ def test_expansion_words_count_on_each_page_sorted_by_score(more: dict[str, Any]
 
 def test_judged_documents_keep_their_positions_among_groups() -> None:
     body = {"query": QUERY, "collapse": {"field": "n"}}
-    unmoved = {"filter": {"ids": {"values": list(SESSION.unmoved)}}, "weight": SESSION.unmoved_factor}
+    unaffected = {"filter": {"ids": {"values": list(SESSION.unaffected)}}, "weight": SESSION.word_gain_factor}
     must = rewritten(body).body["query"]["bool"]["must"]
-    assert must == [{"function_score": {"query": QUERY, "functions": [unmoved]}}]
+    assert must == [{"function_score": {"query": QUERY, "functions": [unaffected]}}]
     hidden = rewritten(body, replace(SESSION, expansion_words={}), judged="hide").body["query"]["bool"]
     assert hidden["must"] == rewritten(body, judged="demote").body["query"]["bool"]["must"] == [QUERY]
 
 
 @pytest.mark.parametrize("sort", [[], None, "_score", ["_score"], [{"_score": "desc"}], {"_score": {"order": "desc"}}])
 def test_hits_sorted_by_scores_are_rescored(sort: Any) -> None:
-    assert rewritten({"query": QUERY, "sort": sort}).is_scored
+    assert rewritten({"query": QUERY, "sort": sort}).has_resift_scores
 
 
 @pytest.mark.parametrize("sort", [["_score", "_score"], ["_score", "n"], [{"_score": "asc"}], ["_doc"], {"a": 1}, [[]]])
@@ -520,7 +529,7 @@ KNOWLEDGE = st.builds(
     mask=st.sampled_from([None, MASK]),
     fields=st.just(FIELDS),
     expansion_words=st.sampled_from([{}, {"flame": 0.5}, TERMS]),
-    unmoved=st.sampled_from([{}, {"k": 0.5}]),
+    unaffected=st.sampled_from([{}, {"k": 0.5}]),
     judged=st.sampled_from([(), ("k", "j")]),
 )
 CHOSEN = st.builds(
@@ -545,7 +554,7 @@ def test_only_query_and_rescoring_change_and_only_once(
     changed = {name for name in {*body, *result.body} if name not in body or result.body.get(name) != body[name]}
     assert changed <= {"query", "rescore"}
     if "rescore" in changed:
-        assert result.is_scored or result.in_place
+        assert result.has_resift_scores or result.in_place
     again = rewrite(parse(result.body), knowledge, chosen)
     assert again.body == result.body
     # what a body matches without being widened is what its own query does
@@ -560,20 +569,20 @@ def test_only_query_and_rescoring_change_and_only_once(
 
 
 def test_function_words_do_not_change_the_weight_of_expansion_words() -> None:
-    plain = rewritten({"query": QUERY}, replace(SESSION, unmoved={}))
-    wordy = rewritten({"query": QUERY}, replace(SESSION, unmoved={}, text="the fire is in the bush"))
+    plain = rewritten({"query": QUERY}, replace(SESSION, unaffected={}))
+    wordy = rewritten({"query": QUERY}, replace(SESSION, unaffected={}, text="the fire is in the bush"))
     assert stages(plain) == stages(wordy)
     nothing, single = (
-        rewritten({"query": QUERY}, replace(SESSION, unmoved={}, text=text)) for text in ("the of", "bush")
+        rewritten({"query": QUERY}, replace(SESSION, unaffected={}, text=text)) for text in ("the of", "bush")
     )
     assert stages(nothing) == stages(single)
 
 
 def test_factors_of_scores_are_never_below_1() -> None:
     def factors(similarity: str, *values: float) -> list[float]:
-        unmoved = dict(zip("abcd", values, strict=False))
-        known = Knowledge(text="fire", vector=VECTOR, similarity=similarity, unmoved=unmoved)
-        return [unmoved_factor(known, id, 2) for id in known.unmoved]
+        unaffected = dict(zip("abcd", values, strict=False))
+        known = Knowledge(text="fire", vector=VECTOR, similarity=similarity, unaffected=unaffected)
+        return [rank_keeping_factor(known, id, 2) for id in known.unaffected]
 
     cosines = factors("cosine", -1.0000001, -1, 0, 0.5)
     assert cosines == pytest.approx([1, 1, np.exp(2), np.exp(3)])

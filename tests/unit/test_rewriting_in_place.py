@@ -21,8 +21,8 @@ from resift.feedback.judgements import JudgedDocument, Judgement
 from resift.feedback.ridge import Background
 from resift.query.body import parse
 from resift.query.dsl import REWRITTEN_NAME, NestedField
-from resift.rewriting.knowledge import FieldKnowledge, JudgedTokens, Knowledge, Needs, TextToEncode
-from resift.rewriting.moving import needs_of
+from resift.rewriting.knowledge import FieldKnowledge, JudgedTokens, Knowledge, RequiredData, TextToEncode
+from resift.rewriting.moving import required_data
 from resift.rewriting.options import Options
 from resift.rewriting.outcome import Outcome, Rewritten
 from resift.rewriting.rewrite import rewrite
@@ -57,7 +57,7 @@ KNOWN = FieldKnowledge(
     tokens={"tokens": JudgedTokens([{"fire": 1.0, "bush": 2.0}, {"fire": 1.0, "army": 2.0}], [1.0, -1.0])},
     encoded={
         TextToEncode("fire", "m1"): np.array(QUERY, np.float32),
-        TextToEncode("fire", "m2", tokens=True): {"fire": 1.0},
+        TextToEncode("fire", "m2", as_tokens=True): {"fire": 1.0},
     },
 )
 TERMS = {f"word{rank}": 1 / rank for rank in range(1, 31)}
@@ -109,7 +109,12 @@ def without_sinking(clause: Any) -> Any:
 
 def test_a_hybrid_query_gets_expansion_words_and_moved_vectors() -> None:
     result = rewritten({"hybrid": {"queries": [TEXT, KNN], "pagination_depth": 50}})
-    assert (result.outcome, result.reason, result.is_changed, result.is_scored) == (Outcome.REWRITTEN, "", True, False)
+    assert (result.outcome, result.reason, result.is_changed, result.has_resift_scores) == (
+        Outcome.REWRITTEN,
+        "",
+        True,
+        False,
+    )
     assert result.body["query"]["hybrid"]["pagination_depth"] == 50
     text, near = queries_of(result)
     assert text["bool"]["filter"] == [NAMED]
@@ -133,14 +138,14 @@ def test_a_query_vector_moves_by_how_well_vectors_separate_documents() -> None:
     assert near < 0.5
     clause = clause_of(rewritten(KNN))
     vector = np.array(clause["knn"]["v"]["vector"])
-    distinction = OWN.distinction(np.array(QUERY))
-    assert 0 < distinction <= 1
+    topic_separation = OWN.topic_separation(np.array(QUERY))
+    assert 0 < topic_separation <= 1
     assert vector @ MARKED[0] > np.array(QUERY) @ MARKED[0]
     assert vector @ MARKED[1] < np.array(QUERY) @ MARKED[1]
     # a space in which the marked documents are no nearer than any others says nothing
     everywhere = replace(FEEDBACK, background=Background(np.tile(MARKED, (10, 1)) + 1e-3))
     same = FieldFeedback(everywhere, OWN.lengths)
-    assert same.distinction(np.array(QUERY)) == 0
+    assert same.topic_separation(np.array(QUERY)) == 0
     assert same.move_query(np.array(QUERY), 0) == pytest.approx(QUERY)
 
 
@@ -153,7 +158,7 @@ def test_half_floats_move_as_floats_do() -> None:
 def test_relevant_documents_get_a_bonus_in_lists_with_similar_scores(space: str) -> None:
     vector = np.array([0.0, 3.0, 0.0, 0.0])
     assert OWN.relevant_bonus(vector, 1.0, space) == 0
-    bonuses = [OWN.relevant_bonus(vector, distinction, space) for distinction in (0.99, 0.97, 0.9)]
+    bonuses = [OWN.relevant_bonus(vector, topic_separation, space) for topic_separation in (0.99, 0.97, 0.9)]
     assert 0 < bonuses[0] < bonuses[1] < bonuses[2]
     known = replace(KNOWN, mapped={"v": VectorField("v", dim=4, space=space)})
     _, near = queries_of(
@@ -248,7 +253,7 @@ def test_tokens_that_are_numbers_only_add_score() -> None:
     by_text = {"neural_sparse": {"tokens": {"query_text": "fire", "analyzer": "bert-uncased"}}}
     left = rewritten(by_text, knowledge)
     assert (left.body["query"], left.outcome) == (by_text, Outcome.TOKENS_UNKNOWN)
-    assert needs_of(parse({"query": by_text}), {"tokens": field}).texts == frozenset()
+    assert required_data(parse({"query": by_text}), {"tokens": field}).texts == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -296,7 +301,7 @@ def test_marks_for_another_query_add_words_but_move_no_vectors() -> None:
         SESSION,
         feedback=carried,
         judged_elsewhere={"good", "bad"},
-        unmoved={"good": 0.5, "bad": 0.1},
+        unaffected={"good": 0.5, "bad": 0.1},
         own_fields=FieldKnowledge(mapped=MAPPED, encoded=KNOWN.encoded),
     )
     result = rewritten({"hybrid": {"queries": [TEXT, KNN]}}, known)
@@ -430,7 +435,7 @@ def test_a_text_clause_without_scores_is_left_alone_in_a_hybrid_query(query: dic
 def test_without_a_session_nothing_changes(query: dict[str, Any], judged: str) -> None:
     ours = Knowledge(text="bush fire", vector=np.ones(3, np.float32))
     result = rewritten(query, ours, judged=judged, widen=True, knn=5)
-    assert (result.outcome, result.is_changed, result.is_ranked) == (Outcome.NOTHING_TO_ADD, False, False)
+    assert (result.outcome, result.is_changed, result.ranks_by_text_scores) == (Outcome.NOTHING_TO_ADD, False, False)
     assert result.body["query"] is query
 
 
@@ -588,10 +593,12 @@ def test_required_fields_models_and_vectors_of_a_body() -> None:
         {"neural_sparse": {"tokens": {"query_text": "fire", "model_id": "m2"}}},
         TEXT,
     ]
-    needs = needs_of(parse({"query": {"hybrid": {"queries": queries}}}), MAPPED)
-    texts = {TextToEncode("fire", "m1"), TextToEncode("fire", "m2", tokens=True)}
-    assert needs == Needs(fields=frozenset(MAPPED[name] for name in ("v", "said", "tokens")), texts=frozenset(texts))
-    assert needs_of(parse({"query": TEXT}), MAPPED) == needs_of(parse({}), MAPPED) == Needs()
+    needs = required_data(parse({"query": {"hybrid": {"queries": queries}}}), MAPPED)
+    texts = {TextToEncode("fire", "m1"), TextToEncode("fire", "m2", as_tokens=True)}
+    assert needs == RequiredData(
+        fields=frozenset(MAPPED[name] for name in ("v", "said", "tokens")), texts=frozenset(texts)
+    )
+    assert required_data(parse({"query": TEXT}), MAPPED) == required_data(parse({}), MAPPED) == RequiredData()
 
 
 LEAVES = st.sampled_from(

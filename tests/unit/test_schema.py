@@ -36,7 +36,7 @@ from resift.plugin.opensearch.client import ClientSettings
 from resift.query.body import parse
 from resift.reranker import Config, create_app
 from resift.reranker.request_bodies import FeedbackRequest
-from resift.rewriting.options import options_in
+from resift.rewriting.options import read_options
 from resift.schema import as_sentence, fields_of, read_struct, schema_of
 
 ROOT = Path(__file__).parents[2]
@@ -155,7 +155,7 @@ def test_all_interfaces_accept_and_refuse_the_same_values(
         assert python_error.get(key) == http_error.get(key)
     assert python_error == {} or field.name in python_error["message"] or name in python_error["message"]
     if name in fields_of(RewritingOptions):
-        assert error_of(lambda: options_in(parse({"ext": {"ml_inference": {name: value}}}))) == python_error
+        assert error_of(lambda: read_options(parse({"ext": {"ml_inference": {name: value}}}))) == python_error
         schema = schema_of(field.type)
         is_valid = value is None or any(map(partial(fits, value), (schema, *schema.get("anyOf", ()))))
         assert (python_error == {}) == is_valid

@@ -88,8 +88,10 @@ KNOWN = Knowledge(text="billing", fields=("text",), related_words={"billing": {"
 def widened(body: Body, **settings: bool) -> list[str]:
     """Return the related words that rewriting adds to a body."""
     rewritten = rewrite(parse(body), KNOWN, Options(**{"alpha": 0.5, "window": 100, "widen": True, **settings}))
-    assert bool(rewritten.widened) == (WIDENED_NAME in str(rewritten.body)), "the outcome agrees with the body"
-    return list(rewritten.widened)
+    assert bool(rewritten.added_related_words) == (WIDENED_NAME in str(rewritten.body)), (
+        "the outcome agrees with the body"
+    )
+    return list(rewritten.added_related_words)
 
 
 def test_related_words_are_added_only_where_widening_is_allowed() -> None:
@@ -131,7 +133,7 @@ def test_related_words_stay_within_the_clause_limit_for_many_fields(
     rewritten = rewrite(query, known, Options(alpha=0.5, window=100, widen=True))
     assert ClauseCounter().clauses(parse(rewritten.body).root) <= MAX_ENGINE_CLAUSES
     added = {word for word in str(rewritten.body["query"]).replace("'", " ").split() if word.startswith("other")}
-    assert set(rewritten.widened) == added, "only words that fit are reported"
+    assert set(rewritten.added_related_words) == added, "only words that fit are reported"
 
 
 def test_related_words_leave_room_for_expansion_words_in_groups() -> None:
