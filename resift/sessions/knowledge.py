@@ -36,6 +36,7 @@ from resift.feedback.ridge import Background
 from resift.feedback.scope import is_same_query
 from resift.rewriting.knowledge import NO_REQUIRED_DATA, FieldKnowledge, Knowledge, RequiredData
 from resift.rewriting.options import Options
+from resift.rewriting.outcome import Outcome
 from resift.sessions.clicks import Clicks
 from resift.sessions.documents import Content, FieldLoader, join_texts, read_documents, unreadable_note
 from resift.sessions.loading import Loader
@@ -306,7 +307,8 @@ class KnowledgeLoader:
             expansion_words=self.word_selector.select(feedback, info, headers, needs.text_fields),
         )
         if feedback is None:
-            return replace(knowledge, notes=unreadable_note(documents))
+            gone = [Outcome.MARKS_GONE.english.format(len(judgements))] if judgements and not documents else []
+            return replace(knowledge, notes=[*unreadable_note(documents), *gone])
         indices = (info.name, *info.indices)
         missing = sum(judgement.index in indices for judgement in judgements) - len(searched)
         own_fields = FieldKnowledge(mapped=info.vector_fields)

@@ -299,6 +299,31 @@ def test_a_search_says_that_its_session_is_not_loaded_yet(
     engine.client.indices.delete(index=index)
 
 
+@pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)
+def test_a_search_says_that_the_marked_documents_no_longer_exist(
+    client: FlaskClient, engine: OpenSearchEngine, index: str
+) -> None:
+    old, alias = f"{index}-old", f"{index}-alias"
+    for name in (old, index):
+        engine.client.index(index=name, id="1", body={"text": "forest fire"}, refresh=True)
+    engine.client.indices.put_alias(index=index, name=alias)
+    # The first mark names the hit's own index, which is then deleted, and the second one the alias.
+    post(client, "/v1/feedback", session="a", index=old, query="fire", relevant=["1"])
+    post(client, "/v1/feedback", session="b", index=alias, query="fire", relevant=["1"])
+    engine.client.indices.delete(index=old)
+    client.application.extensions["resift"].knowledge.forget()
+    answers = [
+        post(client, "/v1/rewrite", index=alias, body={"query": QUERY, "ext": {"resift": {"session": session}}})
+        for session in ("a", "b")
+    ]
+    assert answers[0]["resift"] == {
+        "rewritten": False,
+        "outcome": "nothing_to_add",
+        "reason": "there is nothing to add; marked documents that no longer exist: 1",
+    }
+    assert answers[1]["resift"]["outcome"] == "rewritten"
+
+
 def test_what_is_no_body_is_refused(client: FlaskClient, filled: str) -> None:
     for broken in (None, [], "text", 3):
         assert post(client, "/v1/rewrite", 400, index=filled, body=broken)["error"]["code"] == "bad_input", broken
