@@ -218,7 +218,8 @@ def test_a_data_stream_keeps_its_pipeline_at_the_next_rollover(zoo: Zoo, served:
     assert f"resift attach '{zoo.prefix}-s*' --default-pipelines, for all in one step" in told
     assert f"set {DEFAULT} of index template {template} to resift-{stream}" in told
     pattern, before = f"{zoo.prefix}-s*", zoo.defaults()
-    resift_command("attach", pattern, opensearch_url, "--default-pipelines")
+    told = resift_command("attach", pattern, opensearch_url, "--default-pipelines").output
+    assert f"undo: resift detach '{pattern}'\n" in told
     zoo.cluster.request("POST", f"/{stream}/_rollover")
     zoo.fill(stream)
     assert {*zoo.defaults().values()} == {zoo.hybrid}

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -56,7 +57,8 @@ def test_another_service_at_the_address_has_no_model(answer: bytes, error: str) 
     with answering(answer) as url:
         assert (read_health(url).state, read_health(url).error) == (None, error)
         assert served_model(url) is None
-        assert service_rows(url) == [StatusRow("service", url, "no answer here", f"resift serve ({error})")]
+        fix = f"resift serve --port {urlsplit(url).port} ({error})"
+        assert service_rows(url) == [StatusRow("service", url, "no answer here", fix)]
         assert Guard(CLUSTER, "resift", url).check() == ""  # the first missing answer changes nothing
 
 
@@ -64,7 +66,8 @@ def test_an_object_of_another_service_has_no_model() -> None:
     with answering(HEAD + b'\r\n{"status": "ok", "model": {}}') as url:
         assert read_health(url).state == {"status": "ok", "model": {}}
         assert served_model(url) is None
-        assert service_rows(url) == [StatusRow("service", url, "no answer here", f"resift serve ({OTHER})")]
+        fix = f"resift serve --port {urlsplit(url).port} ({OTHER})"
+        assert service_rows(url) == [StatusRow("service", url, "no answer here", fix)]
 
 
 def test_the_model_of_a_service_is_read() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -484,8 +485,8 @@ class SearchPlan(Plan):
             lines.append(f"next: start resift serve so that the nodes reach it at {urls} (now: {error})")
             if self.route.replaced_urls:
                 before = ",".join(self.route.replaced_urls)
-                lines.append(f"or back: resift attach {self.name} --service {before}")
-        lines.append(f"undo: resift detach {self.name}")
+                lines.append(f"or back: resift attach {shlex.quote(self.name)} --service {before}")
+        lines.append(f"undo: resift detach {shlex.quote(self.name)}")
         settings = self.searches.to_dict()["settings"]
         return Result(
             lines,

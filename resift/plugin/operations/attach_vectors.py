@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -181,7 +182,7 @@ class AttachPlan(Plan):
             lines.append(f"searches through {pipeline.name} are rewritten")
         if not all(result.installed for result in results):
             lines.append(f"next: {self._next_commands(model)}, once for the cluster")
-        lines += [f"undo: resift detach {result.index}" for result in results]
+        lines += [f"undo: resift detach {shlex.quote(result.index)}" for result in results]
         in_order = not problem and all(result.in_order for result in results)
         name = None if pipeline is None else pipeline.name
         return Result(model=model.hash, indices=results, search_pipeline=name, lines=lines, in_order=in_order)

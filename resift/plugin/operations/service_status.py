@@ -9,6 +9,7 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException
 from typing import Any
+from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 from resift.contracts.documents import ModelDescription
@@ -104,7 +105,9 @@ def service_rows(url: str, installed_model: ModelDescription | None = None) -> l
     state = health.state or {}
     model, version = state.get("model_hash"), state.get("version")
     if model is None or version is None or health.date is None:
-        return [StatusRow("service", url, "no answer here", f"resift serve ({health.error or _OTHER_SERVICE})")]
+        port = urlsplit(url).port
+        option = "" if port is None else f" --port {port}"
+        return [StatusRow("service", url, "no answer here", f"resift serve{option} ({health.error or _OTHER_SERVICE})")]
     if installed_model is not None and model != installed_model.hash:
         status = f"other model {model}"
         installed = f"{installed_model.name} ({installed_model.hash})"
