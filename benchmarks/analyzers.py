@@ -33,8 +33,8 @@ ANALYZERS = {
 }
 
 
-def figures(folder: Path) -> list[float]:
-    """Return nDCG@10 x 100 with each of the three analyzers for a collection."""
+def ndcg_by_analyzer(folder: Path) -> list[float]:
+    """Return the nDCG@10 x 100 of a collection with each of the three analyzers."""
     collection, model = read_collection(folder), load_model()
     system = Encoder(model.encode, "cosine", model.table, 0.0, 0.0)
     analyzers = ("standard", "english", ANALYZERS[folder.name.split("-")[1]])
@@ -47,4 +47,4 @@ def figures(folder: Path) -> list[float]:
 if __name__ == "__main__":
     print(f"{'':12}", *(f"{head:>9}" for head in ("standard", "english", "language")))
     for path in map(Path, sys.argv[1:]):
-        print(f"{path.name:12}", *(f"{value:9.1f}" for value in figures(path)), flush=True)
+        print(f"{path.name:12}", *(f"{value:9.1f}" for value in ndcg_by_analyzer(path)), flush=True)

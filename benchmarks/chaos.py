@@ -48,12 +48,12 @@ class Step:
     breaks: Callable[[Cluster], Callable[[], None]]
 
 
-def nothing(cluster: Cluster) -> Callable[[], None]:
+def cause_no_fault(cluster: Cluster) -> Callable[[], None]:
     """Cause no fault, and return a function without an effect."""
     return lambda: None
 
 
-def killed_node(cluster: Cluster, manager: bool = False) -> Callable[[], None]:
+def kill_node(cluster: Cluster, manager: bool = False) -> Callable[[], None]:
     """Kill the cluster manager or another node, and return a function that restarts it."""
     node = cluster.manager() if manager else cluster.another()
     node.kill()
@@ -65,26 +65,26 @@ def killed_node(cluster: Cluster, manager: bool = False) -> Callable[[], None]:
     return back
 
 
-def frozen_node(cluster: Cluster, manager: bool = False) -> Callable[[], None]:
+def freeze_node(cluster: Cluster, manager: bool = False) -> Callable[[], None]:
     """Freeze the cluster manager or another node, and return a function that resumes it."""
     node = cluster.manager() if manager else cluster.another()
     node.freeze()
     return node.thaw
 
 
-def killed_service(cluster: Cluster) -> Callable[[], None]:
+def kill_service(cluster: Cluster) -> Callable[[], None]:
     """Kill the service that the search pipeline calls, and return a function that restarts it."""
     cluster.services[0].kill()
     return cluster.services[0].start
 
 
-def frozen_service(cluster: Cluster) -> Callable[[], None]:
+def freeze_service(cluster: Cluster) -> Callable[[], None]:
     """Freeze the service that the search pipeline calls, and return a function that resumes it."""
     cluster.services[0].freeze()
     return cluster.services[0].thaw
 
 
-def killed_worker(cluster: Cluster) -> Callable[[], None]:
+def kill_worker(cluster: Cluster) -> Callable[[], None]:
     """Kill one of the two worker processes of the service, and return a function without an effect.
 
     The main process of the service restarts the worker.
@@ -93,7 +93,7 @@ def killed_worker(cluster: Cluster) -> Callable[[], None]:
     return lambda: None
 
 
-def guarded(breaks: Callable[[Cluster], Callable[[], None]]) -> Callable[[Cluster], Callable[[], None]]:
+def while_guarded(breaks: Callable[[Cluster], Callable[[], None]]) -> Callable[[Cluster], Callable[[], None]]:
     """Return a function that causes the same fault while ``resift guard`` is running."""
 
     def broken(cluster: Cluster) -> Callable[[], None]:
@@ -113,7 +113,7 @@ def guarded(breaks: Callable[[Cluster], Callable[[], None]]) -> Callable[[Cluste
     return broken
 
 
-def killed_attaching(cluster: Cluster) -> Callable[[], None]:
+def kill_attaching(cluster: Cluster) -> Callable[[], None]:
     """Kill ``resift attach`` while it attaches an index, start it again, and kill a node.
 
     Returns:
@@ -124,12 +124,12 @@ def killed_attaching(cluster: Cluster) -> Callable[[], None]:
         process.wait(4)
     process.kill()
     cluster.attaching.append(cluster.attach(LATER))
-    return killed_node(cluster)
+    return kill_node(cluster)
 
 
-def both(cluster: Cluster) -> Callable[[], None]:
+def kill_node_and_service(cluster: Cluster) -> Callable[[], None]:
     """Kill a node and the service at the same time, and return a function that restarts both."""
-    start_node, start_service = killed_node(cluster), killed_service(cluster)
+    start_node, start_service = kill_node(cluster), kill_service(cluster)
 
     def back() -> None:
         start_service()
@@ -139,32 +139,32 @@ def both(cluster: Cluster) -> Callable[[], None]:
 
 
 LONG = [
-    Step(CALM, "no fault", 20, nothing),
-    Step(SERVICE, "a worker process of the pipeline's service is killed", 10, killed_worker),
-    Step(SERVICE, "the pipeline's service is killed", 15, killed_service),
-    Step(SERVICE, "the pipeline's service is frozen", 15, frozen_service),
-    Step(GUARDED, "the service is killed while resift guard runs", 12, guarded(killed_service)),
-    Step(GUARDED, "the service is frozen while resift guard runs", 12, guarded(frozen_service)),
-    Step(CALM, "no fault", 10, nothing),
+    Step(CALM, "no fault", 20, cause_no_fault),
+    Step(SERVICE, "a worker process of the pipeline's service is killed", 10, kill_worker),
+    Step(SERVICE, "the pipeline's service is killed", 15, kill_service),
+    Step(SERVICE, "the pipeline's service is frozen", 15, freeze_service),
+    Step(GUARDED, "the service is killed while resift guard runs", 12, while_guarded(kill_service)),
+    Step(GUARDED, "the service is frozen while resift guard runs", 12, while_guarded(freeze_service)),
+    Step(CALM, "no fault", 10, cause_no_fault),
     # a killed node is missing for longer than these durations, because it takes a while to start
-    Step(NODES, "a node and resift attach are killed, and attach is run again", 8, killed_attaching),
-    Step(NODES, "the cluster manager is killed", 8, lambda cluster: killed_node(cluster, manager=True)),
-    Step(NODES, "a node is frozen", 38, frozen_node),
-    Step(NODES, "the cluster manager is frozen", 38, lambda cluster: frozen_node(cluster, manager=True)),
-    Step(NODES, "a node and the service are killed", 8, both),
-    Step(NODES, "both have restarted", 12, nothing),  # the first requests of a new node are slow
-    Step(CALM, "no fault", 20, nothing),
+    Step(NODES, "a node and resift attach are killed, and attach is run again", 8, kill_attaching),
+    Step(NODES, "the cluster manager is killed", 8, lambda cluster: kill_node(cluster, manager=True)),
+    Step(NODES, "a node is frozen", 38, freeze_node),
+    Step(NODES, "the cluster manager is frozen", 38, lambda cluster: freeze_node(cluster, manager=True)),
+    Step(NODES, "a node and the service are killed", 8, kill_node_and_service),
+    Step(NODES, "both have restarted", 12, cause_no_fault),  # the first requests of a new node are slow
+    Step(CALM, "no fault", 20, cause_no_fault),
 ]
 SHORT = [
-    Step(CALM, "no fault", 4, nothing),
-    Step(SERVICE, "the pipeline's service is killed", 4, killed_service),
-    Step(SERVICE, "the pipeline's service is frozen", 4, frozen_service),
-    Step(CALM, "no fault", 3, nothing),
+    Step(CALM, "no fault", 4, cause_no_fault),
+    Step(SERVICE, "the pipeline's service is killed", 4, kill_service),
+    Step(SERVICE, "the pipeline's service is frozen", 4, freeze_service),
+    Step(CALM, "no fault", 3, cause_no_fault),
     Step(
         NODES,
         "a node is killed, and does not come back",
         8,
-        lambda cluster: (killed_node(cluster), nothing(cluster))[1],
+        lambda cluster: (kill_node(cluster), cause_no_fault(cluster))[1],
     ),
 ]
 
@@ -190,7 +190,7 @@ def run(steps: list[Step], say: Callable[[str], None] = print) -> list[Line]:
                 client.start()
             for step in steps:
                 tell(f"[{step.kind}] {step.title}")
-                go_through(step, cluster, log, working, counts)
+                run_step(step, cluster, log, working, counts)
         tell("the clients have ended; waiting for resift index")
         status = indexing.end()
         tell(f"resift index ended with status {status}: {indexing.last_line()}")
@@ -202,17 +202,17 @@ def run(steps: list[Step], say: Callable[[str], None] = print) -> list[Line]:
         return verdict(cluster, log, indexing, status, counts, short=steps is SHORT)
 
 
-def go_through(step: Step, cluster: Cluster, log: Log, working: list[Client], counts: Counts) -> None:
+def run_step(step: Step, cluster: Cluster, log: Log, working: list[Client], counts: Counts) -> None:
     """Cause the fault of a step, wait, repair it, and wait until the cluster has recovered."""
     watched = step.kind != NODES  # killed nodes lose their counters, and frozen nodes do not report them
     if watched:
-        with paused(working):
+        with pause_clients(working):
             counts.begin(cluster, log)
     log.kind = step.kind
     back = step.breaks(cluster)
     time.sleep(step.seconds)
     if watched and step.kind != CALM:
-        with paused(working):
+        with pause_clients(working):
             counts.end_of_pipeline(cluster, log)
     back()
     if "does not come back" not in step.title:
@@ -222,7 +222,7 @@ def go_through(step: Step, cluster: Cluster, log: Log, working: list[Client], co
 
 
 @contextlib.contextmanager
-def paused(working: list[Client]) -> Iterator[None]:
+def pause_clients(working: list[Client]) -> Iterator[None]:
     """Pause all clients, without any request in progress, for the duration of the block."""
     for client in working:
         client.pause()

@@ -59,8 +59,8 @@ def draw(labels: Sequence[str], number: int, seed: int) -> list[int]:
     return [int(row) for name in np.unique(names) for row in rng.permutation(np.flatnonzero(names == name))[:number]]
 
 
-def selected(documents: LabelledDocuments, rows: Sequence[int]) -> LabelledDocuments:
-    """Return the documents at some positions."""
+def select_documents(documents: LabelledDocuments, rows: Sequence[int]) -> LabelledDocuments:
+    """Return the labelled documents at some positions."""
     return LabelledDocuments(
         *([values[row] for row in rows] for values in (documents.ids, documents.texts, documents.labels))
     )
@@ -69,7 +69,7 @@ def selected(documents: LabelledDocuments, rows: Sequence[int]) -> LabelledDocum
 def without_empty_texts(file: Path) -> LabelledDocuments:
     """Read labelled documents, and leave out those without a text. WebKB has 31 of them."""
     documents = read_labelled_documents(file)
-    return selected(documents, [row for row, text in enumerate(documents.texts) if text.strip()])
+    return select_documents(documents, [row for row, text in enumerate(documents.texts) if text.strip()])
 
 
 class Corpus:
@@ -82,7 +82,7 @@ class Corpus:
     def __init__(self, name: str) -> None:
         data = Path(os.environ["RESIFT_DATA"])
         self.train, test = (without_empty_texts(data / f"{name}.{split}.jsonl.gz") for split in ("train", "test"))
-        self.queries = selected(test, np.random.default_rng(0).permutation(len(test.texts))[:QUERIES].tolist())
+        self.queries = select_documents(test, np.random.default_rng(0).permutation(len(test.texts))[:QUERIES].tolist())
         self.encoder = load_model(adapted_model(name))
 
     def quality(self, queries: NDArray[np.generic], database: NDArray[np.generic]) -> float:
@@ -90,10 +90,10 @@ class Corpus:
         scores = same_class_scores(queries, database, self.queries.labels, self.train.labels)
         return 100 * float(np.nanmean(scores.map11))
 
-    def figures(self, number: int, seed: int) -> Figures:
+    def map_by_encoder(self, number: int, seed: int) -> Figures:
         """Return the mAP x 100 of each encoder that is trained on a draw of the labels."""
         rows = draw(self.train.labels, number, seed)
-        labelled = selected(self.train, rows)
+        labelled = select_documents(self.train, rows)
         texts, labels = labelled.texts, labelled.labels
         values: Figures = {}
         with tempfile.TemporaryDirectory() as folder:
@@ -123,7 +123,7 @@ def measure(name: str) -> None:
     for seed in DRAWS:
         for number in NUMBERS:
             if f"{number} {seed}" not in stored:
-                stored[f"{number} {seed}"] = corpus.figures(number, seed)
+                stored[f"{number} {seed}"] = corpus.map_by_encoder(number, seed)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(json.dumps(stored, indent=1), "utf-8")
                 print(name, number, seed, stored[f"{number} {seed}"], file=sys.stderr, flush=True)

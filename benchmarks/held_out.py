@@ -75,14 +75,22 @@ class Ways:
         relevant = [id for id in marked if grades.get(id, 0) > 0]
         text, vector = body["query"]["hybrid"]["queries"]
         irrelevant = [id for id in marked if id not in relevant]
-        vector["knn"]["embedding"]["vector"] = self.moved(searched.vectors[query], relevant, irrelevant)
+        vector["knn"]["embedding"]["vector"] = self.move_query_vector(searched.vectors[query], relevant, irrelevant)
         if relevant:
-            text = {"DIY": self.alike, "Bo1": self.bo1, "RM3": self.rm3}[way](text, relevant)
+            text = {"DIY": self.add_more_like_this, "Bo1": self.bo1, "RM3": self.rm3}[way](text, relevant)
         body["query"]["hybrid"]["queries"] = [text, vector]
         return body
 
-    def moved(self, vector: Sequence[float], relevant: Sequence[str], irrelevant: Sequence[str]) -> list[float]:
-        """Return a query vector moved by Rocchio's formula, scaled to unit length."""
+    def move_query_vector(
+        self, vector: Sequence[float], relevant: Sequence[str], irrelevant: Sequence[str]
+    ) -> list[float]:
+        """Return a query vector that Rocchio's formula has moved, scaled to unit length.
+
+        Args:
+            vector: The query vector.
+            relevant: The ids of the documents that were marked as relevant.
+            irrelevant: The ids of the documents that were marked as irrelevant.
+        """
         moved = np.array(vector)
         for ids, weight in ((relevant, RELEVANT_WEIGHT), (irrelevant, -IRRELEVANT_WEIGHT)):
             rows = [self.searched.document_vectors[id] for id in ids]
@@ -90,7 +98,7 @@ class Ways:
                 moved = moved + weight * np.mean(rows, axis=0)
         return numbers(moved / np.linalg.norm(moved))
 
-    def alike(self, text: Body, relevant: Sequence[str]) -> Body:
+    def add_more_like_this(self, text: Body, relevant: Sequence[str]) -> Body:
         """Add a ``more_like_this`` clause of the relevant documents to a text clause."""
         like = [{"_index": self.searched.index, "_id": id} for id in relevant]
         return {"bool": {"should": [text, {"more_like_this": {"fields": ["text"], "like": like, **LIKE}}]}}

@@ -54,8 +54,8 @@ def adapted(name: str, collection: Collection) -> float:
         return figure(run_hybrid(load_system(Path(folder, "model")), collection, None, ServedSearch)[0])
 
 
-def figures(folder: Path, name: str) -> list[float]:
-    """Return the values of a collection, in the order of HEADS."""
+def table_row(folder: Path, name: str) -> list[float]:
+    """Return the percentage of known words in a collection and its nDCG@10 x 100, in the order of HEADS."""
     collection, across = read_collection(folder), folder.with_name(f"{folder.name}-en")
     mixed, lexical, alone = run_hybrid(build_system("mean", name), collection, None, ServedSearch)
     english = run_hybrid(build_system("mean"), collection, None, ServedSearch)
@@ -71,4 +71,4 @@ def figures(folder: Path, name: str) -> list[float]:
 if __name__ == "__main__":
     print(f"{'':12}", *(f"{head:>9}" for head in HEADS))
     for path in map(Path, sys.argv[2:]):
-        print(f"{path.name:12}", *(f"{value:9.1f}" for value in figures(path, sys.argv[1])), flush=True)
+        print(f"{path.name:12}", *(f"{value:9.1f}" for value in table_row(path, sys.argv[1])), flush=True)

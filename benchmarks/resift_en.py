@@ -76,7 +76,7 @@ def pool(vectors: WordVectors, way: str, texts: list[str]) -> Floats:
     return pooled
 
 
-def similar(way: str, left: Floats, right: Floats) -> Floats:
+def similarities(way: str, left: Floats, right: Floats) -> Floats:
     """Return the similarities of all rows of ``left`` with all rows of ``right``.
 
     The Jaccard similarity uses sum(min(a, b)) = (sum(a) + sum(b) - sum(|a - b|)) / 2.
@@ -118,7 +118,7 @@ def ndcg(folder: Path, vectors: WordVectors, way: str, k: int = 10) -> float:
     left = pool(vectors, way, [query["text"] for query in queries])
     right = pool(vectors, way, [f"{document['title']} {document['text']}" for document in documents])
     discount, values = 1 / np.log2(np.arange(k) + 2), []
-    for query, scores in zip(queries, similar(way, left, right), strict=True):
+    for query, scores in zip(queries, similarities(way, left, right), strict=True):
         judged = grades[query["_id"]]
         best = sorted(judged.values(), reverse=True)[:k]
         top = [judged.get(documents[i]["_id"], 0.0) for i in np.argsort(-scores, kind="stable")[:k]]
@@ -147,7 +147,7 @@ class Ranker:
             values.append(ndcg_at([grades.get(position, 0) for position in best], list(grades.values())))
         return 100 * float(np.mean(values))
 
-    def figures(self, vectors: WordVectors) -> tuple[float, float]:
+    def ndcg_without_and_with_bm25(self, vectors: WordVectors) -> tuple[float, float]:
         """Return nDCG@10 x 100 of the vectors alone, and of BM25's scores times exp(beta * cosine), the better beta."""
         cosines = pool(vectors, "mean", self.collection.queries) @ pool(vectors, "mean", self.collection.documents).T
         return self.ndcg(cosines), max(self.ndcg(self.lexical * np.exp(beta * cosines)) for beta in BETAS)
@@ -201,7 +201,7 @@ def print_retrieval(data: Path, tables: dict[str, WordVectors]) -> None:
     lexical = [ranker.ndcg(ranker.lexical) for ranker in rankers.values()]
     print_row("BM25", [*lexical, float(np.mean(lexical))])
     for name, table in tables.items():
-        pairs = [ranker.figures(table) for ranker in rankers.values()]
+        pairs = [ranker.ndcg_without_and_with_bm25(table) for ranker in rankers.values()]
         for label, figures in zip((name, f"{name} with BM25"), zip(*pairs, strict=True), strict=True):
             print_row(label, [*figures, float(np.mean(figures))])
         unknown = [ranker.unknown(table) for ranker in rankers.values()]

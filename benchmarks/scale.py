@@ -77,10 +77,10 @@ def index(there: Target, sizes: Sequence[int], clients: Sequence[int], seconds: 
         points.append(scale_index.measure(there, documents, clients, seconds))
         yield points[-1]
     if len(points) > 1:
-        yield on_paper(points[-2], points[-1])
+        yield extrapolate(points[-2], points[-1])
 
 
-def on_paper(smaller: dict[str, Any], larger: dict[str, Any]) -> dict[str, Any]:
+def extrapolate(smaller: dict[str, Any], larger: dict[str, Any]) -> dict[str, Any]:
     """Extrapolate time and bytes to PAPER documents from the growth between the two largest sizes.
 
     Latencies are not extrapolated, because an index of this size has several shards, and the latency of a shard depends

@@ -24,18 +24,18 @@ from resift_lab.evaluation.system import Encoder
 HEADS = ("documents", "queries", "BM25", "lexical", "packaged")
 
 
-def served(collection: Collection, model: Model, alpha: float) -> tuple[float, float]:
+def ndcg_with_vectors(collection: Collection, model: Model, alpha: float) -> tuple[float, float]:
     """Return nDCG@10 x 100 of searches with a model's vectors and the weight ``alpha``, and of BM25."""
     system = Encoder(model.encode, "cosine", model.table, alpha, max(alpha, model.max_alpha))
     mixed, lexical, _ = run_hybrid(system, collection, None, ServedSearch)
     return figure(mixed), figure(lexical)
 
 
-def figures(folder: Path) -> list[float]:
-    """Return the values of a collection, in the order of HEADS."""
+def table_row(folder: Path) -> list[float]:
+    """Return the numbers of a collection's documents and queries, and its nDCG@10 x 100, in the order of HEADS."""
     collection, packaged = read_collection(folder), load_model()
-    text, lexical = served(collection, packaged, 0.0)
-    general = served(collection, packaged, packaged.alpha)[0]
+    text, lexical = ndcg_with_vectors(collection, packaged, 0.0)
+    general = ndcg_with_vectors(collection, packaged, packaged.alpha)[0]
     counts = len(collection.documents), len(collection.queries)
     return [*counts, lexical, text, general]
 
@@ -43,4 +43,4 @@ def figures(folder: Path) -> list[float]:
 if __name__ == "__main__":
     print(f"{'':12}", *(f"{head:>9}" for head in HEADS))
     for path in map(Path, sys.argv[1:]):
-        print(f"{path.name:12}", *(f"{value:9.4g}" for value in figures(path)), flush=True)
+        print(f"{path.name:12}", *(f"{value:9.4g}" for value in table_row(path)), flush=True)
