@@ -36,7 +36,7 @@ from resift_lab.commands.served_search import ServedSearch
 from resift_lab.commands.systems import SystemChoice
 from resift_lab.evaluation.data import read_conversations
 from resift_lab.evaluation.feedback.bench import FeedbackBench
-from resift_lab.evaluation.feedback.turns import METRICS, ndcg, run_turns
+from resift_lab.evaluation.feedback.turns import METRICS, ndcg_at_5, run_turns
 from resift_lab.evaluation.significance import bootstrap_mean
 
 COLLECTIONS = ("clapnq", "govt", "fiqa")
@@ -138,7 +138,7 @@ def changed() -> None:
                     query += 1
                     if marked and any(grade > 0 for grade in turn.grades.values()):
                         in_session, plain = bench.search_scores(query, [*marked.values()]), bench.search_scores(query)
-                        gains.append(100 * (ndcg(in_session, turn, ()) - ndcg(plain, turn, ())))
+                        gains.append(100 * (ndcg_at_5(in_session, turn, ()) - ndcg_at_5(plain, turn, ())))
             error = np.std(gains) / len(gains) ** 0.5
             print(f"{name} {kind} {len(gains)} turns {np.mean(gains):+.2f} ± {error:.2f}", flush=True)
 
