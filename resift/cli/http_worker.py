@@ -147,11 +147,13 @@ class _ConnectionLimits(NamedTuple):
 class _Listener(TcpWSGIServer):  # type: ignore[misc]
     """A server socket that accepts a limited number of connections.
 
-    If a limit is reached, a new connection replaces an existing connection on which the server is waiting for the
-    client. If the limit of an address is reached, a connection from the same address is replaced. If the total limit is
-    reached, a connection from the address with the most connections is replaced. In both cases, this is the connection
-    with the oldest request. If the server is processing a request on all of these connections, the new connection is
-    refused.
+    If a limit is reached, a new connection replaces an existing connection:
+
+    - If the limit of a network address is reached, a connection from the same address is replaced.
+    - If the total limit is reached, a connection from the address with the most connections is replaced.
+
+    Of these connections, the connection with the oldest request is replaced. Connections on which the server is
+    processing a request are never replaced. If there are no others, the new connection is refused.
 
     Args:
         app: The WSGI application.

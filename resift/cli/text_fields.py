@@ -68,23 +68,23 @@ def _first_documents(files: Files) -> tuple[list[Source], Records]:
     head, records = read_sample(files)
     documents = [record.source for record in head if isinstance(record, Record)]
     if not documents:
-        raise no_documents(files, next((record for record in head if isinstance(record, BadLine)), None))
+        raise no_documents_error(files, next((record for record in head if isinstance(record, BadLine)), None))
     return documents, records
 
 
-def no_documents(files: Files, first: BadLine | None = None) -> BadInput:
+def no_documents_error(files: Files, first_bad_line: BadLine | None = None) -> BadInput:
     """Return an error that says that the files contain no documents.
 
     Args:
         files: The files that were read.
-        first: The first line that could not be read as a document. The message quotes the reason.
+        first_bad_line: The first line that could not be read as a document. The message quotes the reason.
     """
     names, expected = " ".join(files.paths), "at least one document"
     if files.assumes_json:
         has_option = any(parameter.name == "format_" for parameter in click.get_current_context().command.params)
         alternative = "--format csv, tsv or text" if has_option else "a file that ends in .csv, .tsv or .txt"
         expected = f"JSON on standard input, or {alternative}"
-    reason = f": line {first.line}: {first.reason}" if first else ""
+    reason = f": line {first_bad_line.line}: {first_bad_line.reason}" if first_bad_line else ""
     return BadInput(f"no documents in {names}{reason}", value=names, expected=expected)
 
 

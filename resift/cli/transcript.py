@@ -225,7 +225,9 @@ def print_transcript(index: Index, demo: Demo, say: Callable[[str], Any]) -> lis
 
 
 def _summarize(rankings: Sequence[Rankings], say: Callable[[str], Any]) -> None:
-    """Print the mean number of relevant hits per question, for each of the three searches in :attr:`Rankings.hits`.
+    """Print the mean number of relevant documents among the first ten hits of a question, for each of three searches.
+
+    :attr:`Rankings.hits` describes the three searches. Documents that were marked relevant are not counted.
 
     The last line counts the questions for which the relevant documents rank higher after marking than before, and the
     questions for which they rank lower.

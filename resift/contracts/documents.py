@@ -297,7 +297,7 @@ class IndexInfo:
     def find_same_vectors(self, other: IndexInfo) -> IndexInfo | None:
         """Find the vectors of this index that have the same model and vector field as the vectors of another index.
 
-        Only then can the two indices be searched with the same query vector.
+        Two indices with such vectors can be searched with the same query vector.
 
         Args:
             other: The description of the other index's vectors.

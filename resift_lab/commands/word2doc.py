@@ -10,7 +10,7 @@ import click
 
 from resift.cli.options import json_option
 from resift.cli.output import print_report, progress_bar
-from resift.cli.text_fields import no_documents
+from resift.cli.text_fields import no_documents_error
 from resift.encoders.registry import load_model
 from resift.encoders.word2doc import Word2Doc
 from resift.errors import BadInput, needs_extra
@@ -63,7 +63,7 @@ def train_command(
     source = Files(files)
     documents = read_titled_texts(source)
     if not documents.ids:
-        raise no_documents(source)
+        raise no_documents_error(source)
     checkpoint = checkpoint_path(out)
     with progress_bar("training") as progress:
         model, report = train_word2doc(documents, load_vectors(vectors), options, progress, checkpoint)

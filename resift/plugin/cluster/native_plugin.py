@@ -153,8 +153,8 @@ def _rewriting_failure(node: str, before: Mapping[str, Any], after: Mapping[str,
 
     Args:
         node: The name of the node.
-        before: The counters of the node before the search.
-        after: The counters after the search.
+        before: The plugin's counters of rewritten, unchanged and failed searches on the node, before the search.
+        after: The same counters after the search.
     """
     if before["rewritten"] + before["unchanged"] < after["rewritten"] + after["unchanged"]:
         return ""

@@ -364,10 +364,10 @@ def check_attachable(target: TargetIndex) -> None:
 
 
 def _with_incomplete_vectors(record: IndexRecord, info: IndexInfo) -> IndexRecord:
-    """Return a copy of an index's record with the remark that new vectors are being written (``filling``).
+    """Return a copy of an index's record in which new vectors are marked as incomplete (``filling``).
 
-    The record is Resift's list of the vectors in the index. If the new vectors are already complete, the record is
-    returned unchanged. The function does not store the record in the cluster.
+    The record is Resift's list of the vectors in the index. Vectors are incomplete while they are being written. If the
+    new vectors are already complete, the record is returned unchanged. The function does not store the record.
 
     Args:
         record: The current record. It is not changed.

@@ -23,7 +23,7 @@ from resift.plugin.cluster.search_pipelines import SearchPipeline, find_rewriter
 from resift.plugin.cluster.settings import PRIVATE_ADDRESSES, TRUSTED_ADDRESSES, TRUSTED_PRIVATE_ADDRESSES
 from resift.plugin.operations.index_status import index_rows
 from resift.plugin.operations.install import InstallationOptions, create_installer, open_cluster
-from resift.plugin.operations.native_status import native_rows, needs_installation
+from resift.plugin.operations.native_status import must_check_installation, native_rows
 from resift.plugin.operations.plan import Result
 from resift.plugin.operations.search_status import search_rows
 from resift.plugin.operations.service_status import clock_row, service_rows
@@ -60,7 +60,7 @@ def doctor(url: str, **options: Unpack[InstallationOptions]) -> Result:
             cluster = Cluster(engine)
             rows += cluster_rows(cluster, without_credentials(url))
             rows += native_rows(cluster)
-            if needs_installation(cluster):
+            if must_check_installation(cluster):
                 rows += status_rows(create_installer(engine, **options))
             rows += index_rows(cluster)
             rows += search_rows(cluster)

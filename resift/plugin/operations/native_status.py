@@ -28,11 +28,11 @@ from resift.plugin.operations.status_row import StatusRow
 from resift.version import __version__
 
 
-def needs_installation(cluster: Cluster) -> bool:
-    """Return whether ``resift doctor`` has to check the resources that ``resift install`` creates (an installation).
+def must_check_installation(cluster: Cluster) -> bool:
+    """Return whether ``resift doctor`` must check an installation: the resources that ``resift install`` creates.
 
-    They need no check if the cluster has no installation and all nodes have Resift's native plugin, which works without
-    an installation.
+    The check is not necessary if the cluster has no installation and all nodes have Resift's native plugin, because the
+    plugin works without an installation.
 
     Args:
         cluster: The connection to the cluster.
