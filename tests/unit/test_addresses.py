@@ -58,7 +58,7 @@ NEITHER = {
 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("address", FILES)
-def test_files(address: str) -> None:
+def test_file_addresses_are_not_clusters(address: str) -> None:
     assert not is_cluster(address)
 
 
@@ -68,7 +68,7 @@ def test_an_existing_file_may_have_the_form_of_an_address(here: Path) -> None:
 
 
 @pytest.mark.parametrize("address", CLUSTERS)
-def test_clusters(address: str) -> None:
+def test_cluster_addresses_are_split_into_nodes(address: str) -> None:
     assert is_cluster(address)
     assert [(node.scheme, node.host, node.port) for node in parse_nodes(address)] == CLUSTERS[address]
 
@@ -98,8 +98,8 @@ def test_no_command_prints_a_password(here: Path, command: list[str], address: s
     assert not [path for path in here.rglob("*") if "secret" in path.name]
 
 
-def refusal(address: str) -> str:
-    """What an error says of an address; nothing if it is taken."""
+def refusal_message(address: str) -> str:
+    """Return the error that refuses an address as text, or "" if the address is accepted."""
     try:
         is_cluster(address)
     except ResiftError as error:
@@ -118,7 +118,7 @@ def test_passwords_with_any_characters_are_hidden(user: str, password: str, form
     address = form.format(user.replace(",", "").strip() or "u", secret)
     shown = without_credentials(address)
     assert "begin" not in shown or shown.startswith(("/", ".", "~", "\\"))
-    assert "begin" not in refusal(address)
+    assert "begin" not in refusal_message(address)
 
 
 def test_an_engine_in_memory_is_refused() -> None:

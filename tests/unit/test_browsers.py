@@ -21,13 +21,13 @@ BODY = {"query": "fire", "documents": ["fire"]}
 MARKS = {"session": "s", "index": "docs", "relevant": ["1"]}
 
 
-def client_of(model: Model, tmp_path: Any, **settings: Any) -> FlaskClient:
-    """Return an application with these settings."""
+def client_with_settings(model: Model, tmp_path: Any, **settings: Any) -> FlaskClient:
+    """Return a test client of the application with these settings."""
     config = Config(store=str(tmp_path / "sessions.db"), **settings)
     return create_app(config, engine=SqliteEngine(str(tmp_path / "plain.db")), model=model).test_client()
 
 
-def code(answer: Any) -> tuple[int, str]:
+def status_and_code(answer: Any) -> tuple[int, str]:
     """Return the status and the code of an error response."""
     return answer.status_code, answer.get_json()["error"]["code"]
 
@@ -56,12 +56,12 @@ def test_this_machine_is_served_without_keys(plain: FlaskClient, host: str) -> N
 @pytest.mark.parametrize("path", ["/", "/healthz", "/metrics", "/v1/sessions/s", "/static/search.js", "/nothing"])
 def test_other_names_are_not_served_without_keys(plain: FlaskClient, host: str, path: str) -> None:
     answer = plain.get(path, headers={"Host": host})
-    assert code(answer) == (403, "host_not_allowed")
+    assert status_and_code(answer) == (403, "host_not_allowed")
     assert "RESIFT_HOSTS" in answer.get_json()["error"]["expected"]
 
 
 def test_allowed_names_are_served(model: Model, tmp_path: Any) -> None:
-    hosts = client_of(model, tmp_path, hosts=("search.example",))
+    hosts = client_with_settings(model, tmp_path, hosts=("search.example",))
     for host, status in (
         ("search.example:80", 200),
         ("Search.Example", 200),
@@ -69,8 +69,11 @@ def test_allowed_names_are_served(model: Model, tmp_path: Any) -> None:
         ("x.search.example", 403),
     ):
         assert hosts.get("/healthz", headers={"Host": host}).status_code == status
-    assert client_of(model, tmp_path, api_key=KEY).get("/healthz", headers={"Host": "any.example"}).status_code == 200
-    both = client_of(model, tmp_path, api_key=KEY, hosts=("search.example",))
+    assert (
+        client_with_settings(model, tmp_path, api_key=KEY).get("/healthz", headers={"Host": "any.example"}).status_code
+        == 200
+    )
+    both = client_with_settings(model, tmp_path, api_key=KEY, hosts=("search.example",))
     assert both.get("/healthz", headers={"Host": "any.example"}).status_code == 403
 
 
@@ -100,7 +103,7 @@ def test_requests_of_other_sites_are_refused(
 ) -> None:
     json = MARKS if method in ("POST", "PUT") else None
     answer = plain.open(path, method=method, json=json, headers=headers)
-    assert code(answer) == (403, "origin_not_allowed")
+    assert status_and_code(answer) == (403, "origin_not_allowed")
     assert "Access-Control-Allow-Origin" not in answer.headers
 
 
@@ -125,7 +128,7 @@ def test_requests_of_programs_and_the_services_page_are_accepted(plain: FlaskCli
 )
 def test_bodies_are_sent_as_json(plain: FlaskClient, kind: str | None, method: str, path: str) -> None:
     answer = plain.open(path, method=method, data=b'{"judgements": []}', content_type=kind)
-    assert code(answer) == (415, "unsupported_media_type")
+    assert status_and_code(answer) == (415, "unsupported_media_type")
     assert answer.get_json()["error"]["expected"] == "Content-Type: application/json"
 
 
@@ -135,12 +138,12 @@ def test_json_content_types_are_accepted(plain: FlaskClient, kind: str) -> None:
 
 
 def test_requests_without_a_body_need_no_content_type(plain: FlaskClient) -> None:
-    assert code(plain.post("/v1/sessions/s/undo")) == (404, "session_not_found")
-    assert code(plain.delete("/v1/sessions/s")) == (404, "session_not_found")
+    assert status_and_code(plain.post("/v1/sessions/s/undo")) == (404, "session_not_found")
+    assert status_and_code(plain.delete("/v1/sessions/s")) == (404, "session_not_found")
 
 
 def test_sites_on_the_list_may_use_the_api(model: Model, tmp_path: Any) -> None:
-    client = client_of(model, tmp_path, api_key=KEY, cors=(SHOP,))
+    client = client_with_settings(model, tmp_path, api_key=KEY, cors=(SHOP,))
     request_headers = {
         "Origin": SHOP,
         "Access-Control-Request-Method": "POST",
@@ -161,7 +164,7 @@ def test_sites_on_the_list_may_use_the_api(model: Model, tmp_path: Any) -> None:
     assert "Access-Control-Allow-Origin" not in refused.headers
     assert refused.headers["Vary"] == "Origin"
     other = client.post("/v1/rerank", json=BODY, headers={"Origin": "https://evil.example", "X-Api-Key": KEY})
-    assert code(other) == (403, "origin_not_allowed")
+    assert status_and_code(other) == (403, "origin_not_allowed")
 
 
 @pytest.mark.parametrize(
@@ -183,7 +186,7 @@ def test_invalid_lists_of_sites_and_names_are_refused(wrong: dict[str, tuple[str
         Config(**wrong)  # type: ignore[arg-type]
 
 
-def test_lists_from_the_environment() -> None:
+def test_settings_with_lists_are_split_at_commas() -> None:
     config = Config.from_environment(
         {"RESIFT_CORS": f"{SHOP}, http://localhost:3000,", "RESIFT_INDICES": "news-*,docs"}
     )

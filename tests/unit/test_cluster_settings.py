@@ -19,26 +19,28 @@ FOREIGN = r"^https://api\.openai\.com/.*$"
 NESTED = r"^https://([a-z]+\.)+example\.com/(a*)+$"
 
 
-def changed(current: dict[str, object], is_private: bool = True) -> dict[str, object]:
+def changed_settings(current: dict[str, object], is_private: bool = True) -> dict[str, object]:
     """Return the new values of the settings that must change."""
     return {change.name: change.new_value for change in necessary_changes(current, URL, is_private)}
 
 
 def test_patterns_are_appended_to_lists() -> None:
-    assert changed({PRIVATE_ADDRESSES: "false", TRUSTED_ADDRESSES: [FOREIGN]}) == {
+    assert changed_settings({PRIVATE_ADDRESSES: "false", TRUSTED_ADDRESSES: [FOREIGN]}) == {
         PRIVATE_ADDRESSES: "true",
         TRUSTED_ADDRESSES: [FOREIGN, OWN],
     }
-    assert changed({PRIVATE_ADDRESSES: "true", TRUSTED_ADDRESSES: [FOREIGN, "^http://.*$"]}) == {}
-    assert changed({TRUSTED_ADDRESSES: []}, is_private=False) == {TRUSTED_ADDRESSES: [OWN]}
+    assert changed_settings({PRIVATE_ADDRESSES: "true", TRUSTED_ADDRESSES: [FOREIGN, "^http://.*$"]}) == {}
+    assert changed_settings({TRUSTED_ADDRESSES: []}, is_private=False) == {TRUSTED_ADDRESSES: [OWN]}
 
 
 def test_since_3_7_a_list_of_private_addresses_is_checked_if_it_is_not_empty() -> None:
     allowed = {PRIVATE_ADDRESSES: "true", TRUSTED_ADDRESSES: [OWN]}
-    assert changed({**allowed, TRUSTED_PRIVATE_ADDRESSES: []}) == {}
-    assert changed({**allowed, TRUSTED_PRIVATE_ADDRESSES: [FOREIGN]}) == {TRUSTED_PRIVATE_ADDRESSES: [FOREIGN, OWN]}
-    assert changed({**allowed, TRUSTED_PRIVATE_ADDRESSES: [FOREIGN]}, is_private=False) == {}
-    assert changed({**allowed, TRUSTED_PRIVATE_ADDRESSES: [OWN]}) == {}
+    assert changed_settings({**allowed, TRUSTED_PRIVATE_ADDRESSES: []}) == {}
+    assert changed_settings({**allowed, TRUSTED_PRIVATE_ADDRESSES: [FOREIGN]}) == {
+        TRUSTED_PRIVATE_ADDRESSES: [FOREIGN, OWN]
+    }
+    assert changed_settings({**allowed, TRUSTED_PRIVATE_ADDRESSES: [FOREIGN]}, is_private=False) == {}
+    assert changed_settings({**allowed, TRUSTED_PRIVATE_ADDRESSES: [OWN]}) == {}
 
 
 def test_a_pattern_that_ml_commons_refuses_since_3_7_is_removed_and_reported() -> None:
@@ -66,7 +68,7 @@ def test_a_pattern_that_ml_commons_refuses_since_3_7_is_removed_and_reported() -
         ("a" * 257, False),
     ],
 )
-def test_patterns_that_ml_commons_accepts(pattern: str, is_accepted: bool) -> None:
+def test_only_short_and_safe_patterns_are_accepted_since_3_7(pattern: str, is_accepted: bool) -> None:
     assert accepted_patterns([pattern], {TRUSTED_PRIVATE_ADDRESSES: []}) == ([pattern] if is_accepted else [])
     assert accepted_patterns([pattern], {}) == [pattern]
 

@@ -48,7 +48,7 @@ class Recorder(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(here: Path) -> Iterator[HTTPServer]:
-    """A server that records; its ``requests`` are what it was sent."""
+    """Start a server that records requests, and yield it. Its attribute ``requests`` contains the requests."""
     # threads, since one that waits for the next request of a connection would hold up the end
     server = ThreadingHTTPServer(("127.0.0.1", 0), Recorder)
     server.requests = []  # type: ignore[attr-defined]
@@ -60,42 +60,48 @@ def server(here: Path) -> Iterator[HTTPServer]:
     server.server_close()
 
 
-def received(server: HTTPServer, url: str = "http://127.0.0.1:{}", headers: dict[str, str] | None = None) -> Requests:
-    """What the server was sent by a search, with a caller's headers."""
+def received_requests(
+    server: HTTPServer, url: str = "http://127.0.0.1:{}", headers: dict[str, str] | None = None
+) -> Requests:
+    """Run a search with a caller's headers, and return the requests that the server received."""
     with closing(OpenSearchEngine(url.format(server.server_port))) as engine:
         engine.search("news", {"query": {"match_all": {}}}, headers=headers)
     requests: Requests = server.requests  # type: ignore[attr-defined]
     return requests
 
 
-def authorization(requests: Requests) -> list[str]:
-    """The Authorization headers of the last request."""
+def authorization_headers(requests: Requests) -> list[str]:
+    """Return the values of the Authorization headers of the last request."""
     return [value for name, value in requests[-1][1] if name.lower() == "authorization"]
 
 
-def basic(user: str, password: str) -> str:
-    """The header of a user and a password."""
+def basic_header(user: str, password: str) -> str:
+    """Return the value of the Authorization header for a user and a password."""
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
-def test_users_and_passwords(server: HTTPServer, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert authorization(received(server)) == []
-    assert authorization(received(server, "http://anna:p%40ß@127.0.0.1:{}")) == [basic("anna", "p@ß")]
-    assert authorization(received(server, "http://anna@127.0.0.1:{}")) == [basic("anna", "")]
+def test_user_and_password_come_from_the_url_or_the_environment(
+    server: HTTPServer, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert authorization_headers(received_requests(server)) == []
+    assert authorization_headers(received_requests(server, "http://anna:p%40ß@127.0.0.1:{}")) == [
+        basic_header("anna", "p@ß")
+    ]
+    assert authorization_headers(received_requests(server, "http://anna@127.0.0.1:{}")) == [basic_header("anna", "")]
     monkeypatch.setenv("OPENSEARCH_USER", "otto")
     monkeypatch.setenv("OPENSEARCH_PASSWORD", "東京:€")
-    assert authorization(received(server)) == [basic("otto", "東京:€")]
-    assert authorization(received(server, "http://anna:x@127.0.0.1:{}")) == [basic("anna", "x")]
+    assert authorization_headers(received_requests(server)) == [basic_header("otto", "東京:€")]
+    assert authorization_headers(received_requests(server, "http://anna:x@127.0.0.1:{}")) == [basic_header("anna", "x")]
     monkeypatch.delenv("OPENSEARCH_PASSWORD")
     (here / "password").write_text("from a file\n")
     monkeypatch.setenv("OPENSEARCH_PASSWORD_FILE", "password")
-    assert authorization(received(server)) == [basic("otto", "from a file")]
+    assert authorization_headers(received_requests(server)) == [basic_header("otto", "from a file")]
 
 
 def test_a_callers_authorization_replaces_the_services(server: HTTPServer) -> None:
-    own = basic("caller", "own")
+    own = basic_header("caller", "own")
     for name in ("Authorization", "authorization"):
-        assert authorization(received(server, "http://anna:x@127.0.0.1:{}", {name: own})) == [own]
+        assert authorization_headers(received_requests(server, "http://anna:x@127.0.0.1:{}", {name: own})) == [own]
 
 
 @pytest.mark.parametrize("service", ["es", "aoss"])
@@ -105,12 +111,12 @@ def test_requests_are_signed_for_aws(server: HTTPServer, monkeypatch: pytest.Mon
     keys = {"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_SESSION_TOKEN": "token"}
     for name, value in {**settings, **keys}.items():
         monkeypatch.setenv(name, value)
-    path, headers, body = received(server)[-1]
+    path, headers, body = received_requests(server)[-1]
     sent = {name.lower(): value for name, value in headers}
     assert sent["authorization"] == _signature(path, sent, body, f"eu-north-1/{service}")
     assert sent["x-amz-security-token"] == "token"
     with pytest.raises(BadInput, match="Authorization cannot be passed on"):
-        received(server, headers={"Authorization": basic("caller", "own")})
+        received_requests(server, headers={"Authorization": basic_header("caller", "own")})
 
 
 def _signature(path: str, headers: dict[str, str], body: bytes, scope: str) -> str:
@@ -143,7 +149,9 @@ def certificate(here: Path) -> str:
     return str(here / "cert.pem")
 
 
-def test_client_certificates(server: HTTPServer, here: Path, certificate: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_certificate_is_sent(
+    server: HTTPServer, here: Path, certificate: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, here / "key.pem")
     context.load_verify_locations(certificate)
@@ -152,7 +160,7 @@ def test_client_certificates(server: HTTPServer, here: Path, certificate: str, m
     monkeypatch.setenv("OPENSEARCH_CA_CERTS", certificate)
     monkeypatch.setenv("OPENSEARCH_CLIENT_CERT", certificate)
     monkeypatch.setenv("OPENSEARCH_CLIENT_KEY", str(here / "key.pem"))
-    assert received(server, "https://127.0.0.1:{}")[-1][0] == "/news/_search"
+    assert received_requests(server, "https://127.0.0.1:{}")[-1][0] == "/news/_search"
 
 
 @pytest.mark.parametrize(

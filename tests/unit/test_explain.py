@@ -44,7 +44,7 @@ def test_judgements_of_one_class_explain_one_direction(model: Model) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_methods_that_move_no_queries_have_no_directions(model: Model, method: str) -> None:
+def test_only_methods_that_move_queries_have_directions(model: Model, method: str) -> None:
     judged = judge(model, {"bush forest": 1, "army gun": -1})
     learned = explain(model, Feedback.from_judged(judged, model.dim, method=method), judged)
     assert bool(learned["towards"]) is bool(learned["away"]) is bool(METHODS[method].ridge)

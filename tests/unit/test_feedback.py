@@ -227,7 +227,7 @@ def test_judgements_move_the_vector_of_a_refined_query() -> None:
         ("Why do bush fires start in other dry summer seasons?", 0.0),
     ],
 )
-def test_context_dependence(text: str, expected: float) -> None:
+def test_short_questions_and_references_depend_on_context(text: str, expected: float) -> None:
     assert context_dependence(text) == expected
 
 
@@ -244,7 +244,7 @@ def test_without_vectors_nearness_is_the_share_of_common_words() -> None:
     assert learned.scoped(query, no_background, "What about them?").grades == pytest.approx([0.5, 0.5])
 
 
-def test_nearness_at_a_query_of_unknown_words() -> None:
+def test_at_a_query_of_unknown_words_only_common_words_count() -> None:
     vectors = np.eye(4, dtype=np.float32)
     bags = [bag_of_words(text) for text in ("Dell Vostro 3510, black", "Bosch GSR 18V", "Asus TUF FX506HM")]
     feedback = Feedback.learn(vectors[:2], vectors[2:3], bags=bags)
@@ -349,7 +349,7 @@ def test_a_zero_query_is_moved_to_the_relevant_document(judged: tuple[np.ndarray
     np.testing.assert_allclose(feedback.transform_query(np.zeros(6)), document, rtol=1e-5)
 
 
-def test_feedback_from_judged_documents() -> None:
+def test_feedback_from_judged_documents_puts_relevant_documents_first() -> None:
     vectors = 2 * np.eye(3, dtype=np.float32)
     marks = [("army gun", -1.0, "war"), ("fire bush", 1.0, "fire"), ("gun", -0.25, ""), ("fire", 0.5, "war")]
     judged = [

@@ -59,7 +59,7 @@ def test_text_fields_are_guessed_from_documents(documents: list[dict[str, Any]],
 @pytest.mark.parametrize(
     "documents", [[], [{}], [{"n": 1}], [{"date": "2024-01-05", "price": "3.50", "code": "X_17"}], [{"text": "  "}]]
 )
-def test_documents_without_texts(documents: list[dict[str, Any]]) -> None:
+def test_documents_without_texts_are_refused(documents: list[dict[str, Any]]) -> None:
     with pytest.raises(BadInput, match="no field contains text") as caught:
         guess_fields(documents)
     assert "--fields" in str(caught.value.expected)

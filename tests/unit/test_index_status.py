@@ -35,7 +35,7 @@ class FakeCluster:
 
 
 @pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def requested_urls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Let the cluster have search pipelines and a cluster setting, and return the list of requests."""
     requests: list[str] = []
 
@@ -53,7 +53,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return requests
 
 
-def test_an_index_with_its_own_processor_does_not_use_the_service_of_the_cluster_setting(calls: list[str]) -> None:
+def test_an_index_with_its_own_processor_does_not_use_the_service_of_the_cluster_setting(
+    requested_urls: list[str],
+) -> None:
     cluster: Any = FakeCluster()
     indices = {"blog-1", "blog-2", "mute", "shop", "plain"}
     own, system = {OWN: MODELS[OWN]}, {SYSTEM: MODELS[SYSTEM]}
@@ -65,10 +67,10 @@ def test_an_index_with_its_own_processor_does_not_use_the_service_of_the_cluster
         "plain": system,
     }
     # The settings and each service are read once, not once for each index.
-    assert sorted(calls) == sorted(["settings", OWN, SYSTEM, SILENT])
+    assert sorted(requested_urls) == sorted(["settings", OWN, SYSTEM, SILENT])
 
 
-def test_without_vectors_no_request_is_sent(calls: list[str]) -> None:
+def test_without_vectors_no_request_is_sent(requested_urls: list[str]) -> None:
     cluster: Any = FakeCluster()
     assert index_status._native_services(cluster, set()) == {}
-    assert calls == []
+    assert requested_urls == []

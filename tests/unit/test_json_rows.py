@@ -15,14 +15,14 @@ from resift.ingest.readers import BadLine, Record, read_records
 from resift.ingest.rows import BadRow, rows_of
 
 
-def rows(text: str) -> list[tuple[int, Any]]:
+def numbered_rows(text: str) -> list[tuple[int, Any]]:
     """Return the rows of a text with their line numbers."""
     return list(rows_of(io.BytesIO(text.encode("utf-8", "surrogatepass")), "json", "-"))
 
 
 def reasons(text: str) -> list[Any]:
     """Return the rows of a text, with the reason in place of each bad row."""
-    return [row.reason if isinstance(row, BadRow) else row for _, row in rows(text)]
+    return [row.reason if isinstance(row, BadRow) else row for _, row in numbered_rows(text)]
 
 
 VALUES = st.recursive(
@@ -36,25 +36,25 @@ OBJECTS = st.lists(st.dictionaries(st.text(), VALUES, max_size=4), max_size=6)
 @given(OBJECTS, st.sampled_from([None, 0, 2]), st.booleans())
 def test_every_layout_gives_the_same_objects(objects: list[dict[str, Any]], indent: int | None, ascii: bool) -> None:
     array = json.dumps(objects, indent=indent, ensure_ascii=ascii)
-    assert [row for _, row in rows(array)] == objects
+    assert [row for _, row in numbered_rows(array)] == objects
     texts = [json.dumps(document, ensure_ascii=ascii) for document in [{"text": "one two three four"}, *objects]]
-    assert [row for _, row in rows("\n".join(texts))][1:] == objects
+    assert [row for _, row in numbered_rows("\n".join(texts))][1:] == objects
 
 
 def test_objects_of_an_array_are_numbered_by_position_and_lines_by_line_number() -> None:
-    assert rows('\n[\n  {"a": 1},\n  {"a": [\n 2]}]\n') == [(1, {"a": 1}), (2, {"a": [2]})]
-    assert rows('\n{"a": 1}\n\n{"a": 2}') == [(2, {"a": 1}), (4, {"a": 2})]
+    assert numbered_rows('\n[\n  {"a": 1},\n  {"a": [\n 2]}]\n') == [(1, {"a": 1}), (2, {"a": [2]})]
+    assert numbered_rows('\n{"a": 1}\n\n{"a": 2}') == [(2, {"a": 1}), (4, {"a": 2})]
 
 
 def test_a_malformed_array_is_a_single_error() -> None:
     assert reasons('[{"a": 1}, 2]') == [{"a": 1}, "a number, expected an object"]
     for text in ('[{"a": 1}, {"a": 2', '[{"a": 1}, {broken}]', '[{"a": 1}]\n{"a": 2}', '{\n"a": 1}\n{"a": 2}', "[NaN]"):
-        ((line, fault),) = rows(f"\n{text}")
+        ((line, fault),) = numbered_rows(f"\n{text}")
         assert line == 2
         assert fault.raw.strip() == text
         assert fault.reason.startswith("not JSON: ")
         assert fault.reason.endswith("expected an array, or an object a line")
-    assert len(rows("[" * 100_000)) == 1
+    assert len(numbered_rows("[" * 100_000)) == 1
 
 
 def test_documents_are_read_from_bulk_requests() -> None:
@@ -62,7 +62,7 @@ def test_documents_are_read_from_bulk_requests() -> None:
         '{"index": {"_index": "a", "_id": "1"}}\n{"t": "x"}\n{"create": {}}\n{"t": "y"}\n{"index": {"_id": 3}}\n'
         '{broken\n{"t": "z"}\n{"index": {"_id": "4"}}\n{"index": {"name": "a document"}}\n{"index": {"_id": "5"}}'
     )
-    documents = rows(bulk)
+    documents = numbered_rows(bulk)
     assert [line for line, _ in documents] == [2, 4, 6, 7, 9, 10]
     assert documents[0][1] == {"_id": "1", "t": "x"}
     assert [documents[place][1] for place in (1, 3)] == [{"t": "y"}, {"t": "z"}]
@@ -73,9 +73,13 @@ def test_documents_are_read_from_bulk_requests() -> None:
 def test_documents_are_read_from_hits() -> None:
     hit = {"_index": "a", "_id": "1", "_score": 1.0, "_source": {"t": "x"}}
     document = {"_id": "1", "t": "x"}
-    assert [row for _, row in rows(json.dumps(hit))] == [row for _, row in rows(json.dumps([hit]))] == [document]
+    assert (
+        [row for _, row in numbered_rows(json.dumps(hit))]
+        == [row for _, row in numbered_rows(json.dumps([hit]))]
+        == [document]
+    )
     other = {"_id": "2", "_source": {"t": "x"}}
-    assert [row for _, row in rows(json.dumps(other))] == [other]
+    assert [row for _, row in numbered_rows(json.dumps(other))] == [other]
 
 
 def test_a_document_with_a_list_of_objects_is_a_single_document() -> None:

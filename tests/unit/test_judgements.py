@@ -19,7 +19,7 @@ def effective_grades(*grades: float) -> list[float]:
     return [judgement.grade for judgement in effective_judgements(judgements)]
 
 
-def test_grades_and_sources_of_marks() -> None:
+def test_each_kind_of_mark_has_its_grade_and_source() -> None:
     assert GRADES == {"relevant": 1.0, "irrelevant": -1.0, "clicked": 0.5, "skipped": -0.25, "neutral": 0.0}
     marks = collect_marks({name: [name] for name in GRADES})
     assert {name: mark.grade for name, mark in marks.items()} == GRADES
@@ -52,7 +52,7 @@ def test_grades_and_sources_of_marks() -> None:
         ([], []),
     ],
 )
-def test_effective_grades(grades: list[float], expected: list[float]) -> None:
+def test_the_latest_mark_counts_and_clicks_do_not_replace_marks(grades: list[float], expected: list[float]) -> None:
     assert effective_grades(*grades) == expected
 
 
@@ -89,7 +89,7 @@ def test_the_latest_of_equal_judgements_counts() -> None:
     assert effective_judgements([first, second]) == [second]
 
 
-def test_defaults_of_judgements() -> None:
+def test_judgements_belong_to_step_1_of_an_empty_query_by_default() -> None:
     assert Judgement("i", "a", 1) == Judgement("i", "a", 1, query="", at=0.0, step=1)
 
 
@@ -104,7 +104,7 @@ def test_contradictory_or_missing_marks_are_refused() -> None:
     assert collect_marks({"relevant": ["a", "a"]}) == {"a": (1, "mark")}
 
 
-def test_scores_of_a_model() -> None:
+def test_scores_of_a_model_are_grades_of_its_marks() -> None:
     assert collect_marks({"relevant": ["a"]}, {"b": -0.3, "c": 1, "a": 1}) == {
         "a": (1, "model"),
         "b": (-0.3, "model"),

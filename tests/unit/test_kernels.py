@@ -58,16 +58,16 @@ def vocabulary(texts: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
-def test_ids_of_unusual_texts(text: str) -> None:
+def test_ids_of_unusual_texts_follow_the_definition(text: str) -> None:
     assert_same_ids(vocabulary([text]), [text, text.upper(), "x" + text + "x"])
 
 
-def test_ids_of_a_batch_and_of_an_empty_batch() -> None:
+def test_ids_of_full_and_empty_batches_follow_the_definition() -> None:
     assert_same_ids(vocabulary(TEXTS), TEXTS)
     assert_same_ids(["fire"], [])
 
 
-def test_ids_with_every_character_alone_and_between_letters() -> None:
+def test_ids_with_every_character_follow_the_definition() -> None:
     texts = [f"q{chr(point)}Z {chr(point)}" for point in [*range(0x40000), *range(0xE0000, 0xE0200), sys.maxunicode]]
     words = sorted({word for text in texts for word in tokenize(text)})
     assert_same_ids(words[::2], texts)
@@ -75,24 +75,24 @@ def test_ids_with_every_character_alone_and_between_letters() -> None:
 
 @settings(deadline=None, max_examples=300)
 @given(st.lists(st.text(st.characters(), max_size=80), max_size=6))
-def test_ids_of_any_texts(texts: list[str]) -> None:
+def test_ids_of_any_texts_follow_the_definition(texts: list[str]) -> None:
     assert_same_ids(vocabulary(texts), texts)
 
 
 @settings(deadline=None, max_examples=200)
 @given(st.lists(st.text("aAbZ09 _é\u0301ΣσİK東\0\ud800", max_size=300), max_size=6))
-def test_ids_of_any_combination_of_special_characters(texts: list[str]) -> None:
+def test_ids_of_special_characters_follow_the_definition(texts: list[str]) -> None:
     assert_same_ids(vocabulary(texts), texts)
 
 
 @pytest.mark.parametrize("size", [*range(55, 75), 120, 128, 130, 511, 512, 513, 2048])
-def test_ids_of_words_at_the_end_of_texts_of_any_length(size: int) -> None:
+def test_ids_of_words_at_the_end_of_texts_follow_the_definition(size: int) -> None:
     words = [letter * length for letter in "abx" for length in range(1, 70)]
     texts = [("x" * start + " ab b" * size)[:size] for start in range(67)]
     assert_same_ids([*words, "ab"], [*texts, "b " * size, " b" * size, "a" * size])
 
 
-def test_ids_with_hash_collisions() -> None:
+def test_ids_with_hash_collisions_follow_the_definition() -> None:
     words = [f"w{number}" for number in range(3000)] + [
         f"longer-than-eight{number}".replace("-", "") for number in range(3000)
     ]

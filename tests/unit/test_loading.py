@@ -10,7 +10,7 @@ from resift.errors import EngineUnavailable
 from resift.sessions.loading import MAX_AWAITED, Loader
 
 
-def started() -> Loader:
+def started_loader() -> Loader:
     loader = Loader()
     loader.start()
     return loader
@@ -23,12 +23,12 @@ def test_nothing_is_loaded_before_the_start() -> None:
 
 def test_work_that_ends_in_time_is_waited_for() -> None:
     results: list[str] = []
-    assert started().load("a", lambda: results.append("loaded"), seconds=60)
+    assert started_loader().load("a", lambda: results.append("loaded"), seconds=60)
     assert results == ["loaded"]
 
 
 def test_errors_of_the_work_are_raised() -> None:
-    loader = started()
+    loader = started_loader()
     with pytest.raises(ZeroDivisionError):
         loader.load("a", lambda: 1 / 0, seconds=60)
     assert loader.load("a", list, seconds=60)
@@ -42,7 +42,7 @@ def test_errors_of_work_that_nobody_waits_for_are_logged(
         raise error
 
     with caplog.at_level("INFO"):
-        future = started().submit("a", work)
+        future = started_loader().submit("a", work)
         assert future is not None
         assert future.exception(60) is error
     (record,) = caplog.records
@@ -55,11 +55,11 @@ def test_a_time_limit_that_the_work_exceeded_is_an_error() -> None:
         raise TimeoutError("the engine is slow")
 
     with pytest.raises(TimeoutError, match="the engine is slow"):
-        started().load("a", work, seconds=60)
+        started_loader().load("a", work, seconds=60)
 
 
 def test_work_that_takes_long_goes_on_without_its_caller() -> None:
-    loader, release, done = started(), threading.Event(), threading.Event()
+    loader, release, done = started_loader(), threading.Event(), threading.Event()
 
     def work() -> None:
         assert release.wait(60)
@@ -71,7 +71,7 @@ def test_work_that_takes_long_goes_on_without_its_caller() -> None:
 
 
 def test_equal_work_is_done_once() -> None:
-    loader, release, calls = started(), threading.Event(), list[int]()
+    loader, release, calls = started_loader(), threading.Event(), list[int]()
 
     def work() -> None:
         calls.append(1)
@@ -86,7 +86,7 @@ def test_equal_work_is_done_once() -> None:
 
 
 def test_nobody_waits_behind_much_other_work() -> None:
-    loader, release = started(), threading.Event()
+    loader, release = started_loader(), threading.Event()
     busy = [loader.submit(number, lambda: release.wait(60)) for number in range(MAX_AWAITED)]
     assert not loader.load("a", list, seconds=10_000)  # returns at once, but the work is done later
     later = loader.submit("a", list)
@@ -98,7 +98,7 @@ def test_nobody_waits_behind_much_other_work() -> None:
 
 
 def test_too_much_work_is_dropped() -> None:
-    loader, release = started(), threading.Event()
+    loader, release = started_loader(), threading.Event()
     pending = [loader.submit(number, lambda: release.wait(60)) for number in range(1000)]
     assert pending[0] is not None
     assert pending[-1] is None

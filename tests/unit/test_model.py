@@ -90,7 +90,7 @@ def test_encode_follows_the_definition_for_any_texts(models: dict[str, Model], t
 @pytest.mark.usefixtures("path")
 @pytest.mark.parametrize("pool", ["mean", "max"])
 @pytest.mark.parametrize("kind", ["float64", "float32", "float16", "int8", "columns first"])
-def test_encode_with_tables_of_any_dtype(vectors: WordVectors, kind: str, pool: str) -> None:
+def test_encode_follows_the_definition_for_tables_of_any_dtype(vectors: WordVectors, kind: str, pool: str) -> None:
     table = WordVectors(vectors.words, vectors.matrix, np.linspace(0.5, 2, len(vectors)))
     if kind == "int8":
         table = quantize_table(table)
@@ -354,7 +354,7 @@ def test_unknown_encoder_names_are_refused(vectors: WordVectors, name: str) -> N
         build_model(name, vectors)
 
 
-def test_nearest_words(vectors: WordVectors) -> None:
+def test_nearest_words_have_the_largest_cosine(vectors: WordVectors) -> None:
     model = build_model("mean", vectors)
     row = vectors.rows()[vectors.index["gun"]]
     assert model.nearest_words(row, 1) == ["gun"]

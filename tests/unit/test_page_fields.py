@@ -98,7 +98,7 @@ def test_empty_settings_of_card_fields_are_refused(wrong: list[str]) -> None:
         Config(page_fields=tuple(wrong))
 
 
-def test_settings_from_the_environment() -> None:
+def test_page_fields_in_the_environment_are_split_at_commas() -> None:
     config = Config.from_environment({"RESIFT_PAGE_FIELDS": "title=headline, facet=year,facet=section,image="})
     assert config.page_fields == ("title=headline", "facet=year", "facet=section", "image=")
 

@@ -31,7 +31,7 @@ UNSCORED = {"bool": {"filter": [TAG]}}
         {"simple_query_string": {"query": "fire e-mail"}},
     ],
 )
-def test_clauses_that_always_score(clause: dict[str, Any]) -> None:
+def test_these_clauses_score_all_their_matches(clause: dict[str, Any]) -> None:
     assert always_scores(parse_clause(clause))
 
 
@@ -60,5 +60,5 @@ def test_clauses_that_always_score(clause: dict[str, Any]) -> None:
         {"simple_query_string": {"query": "fire | -army"}},
     ],
 )
-def test_clauses_that_may_match_without_a_score(clause: Any) -> None:
+def test_these_clauses_may_match_without_a_score(clause: Any) -> None:
     assert not always_scores(parse_clause(clause))

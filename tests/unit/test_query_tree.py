@@ -236,14 +236,14 @@ def test_clauses_beyond_the_limit_of_depth_are_opaque() -> None:
 
 
 @pytest.mark.parametrize("query", [KNN, SPARSE, SCRIPTED, {"hybrid": {"queries": [MATCH]}}, {"neural": {"v": {}}}])
-def test_queries_that_rank_by_meaning(query: dict[str, Any]) -> None:
+def test_scoring_vector_and_sparse_clauses_rank_by_meaning(query: dict[str, Any]) -> None:
     assert clause_of(query).ranks_by_meaning
     assert clause_of({"bool": {"should": [MATCH, {"nested": {"path": "p", "query": query}}]}}).ranks_by_meaning
     assert not clause_of({"bool": {"must": [MATCH], "filter": [query]}}).ranks_by_meaning
     assert not clause_of({"future": {"query": query}}).ranks_by_meaning
 
 
-def test_clauses_of_fields() -> None:
+def test_vector_and_sparse_clauses_have_a_field_and_a_value() -> None:
     knn, scripted, sparse = clause_of(KNN), clause_of(SCRIPTED), clause_of(SPARSE)
     assert isinstance(knn, VectorClause)
     assert isinstance(scripted, VectorClause)
@@ -271,7 +271,7 @@ def test_a_malformed_clause_names_no_field(query: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("option", ["min_score", "max_distance"])
-def test_radial_clauses(option: str) -> None:
+def test_clauses_limited_by_score_or_distance_are_radial(option: str) -> None:
     for query in (
         {"knn": {"v": {"vector": [1.0], option: 0.5}}},
         {"script_score": {"query": MATCH, "script": SCRIPT, option: 0.5}},
@@ -323,12 +323,12 @@ def test_the_text_in_unknown_and_malformed_clauses_is_read() -> None:
     assert text_of(clause_of([3, [MATCH]])) == "bush fire"
 
 
-def test_the_text_that_a_model_encodes() -> None:
+def test_the_query_text_of_neural_clauses_is_read() -> None:
     assert text_of(clause_of({"neural": {"v": {"query_text": "fire", "k": 3}}})) == "fire"
     assert text_of(clause_of({"neural_sparse": {"v": {"query_text": 3}}})) == ""
 
 
-def test_searched_fields() -> None:
+def test_searched_fields_are_the_fields_of_scoring_text_clauses() -> None:
     several = {"multi_match": {"query": "fire", "fields": ["title^2", "text", 3]}}
     assert clause_of(several).searched_fields == ["title^2", "text"]
     assert clause_of({"query_string": {"query": "fire"}}).searched_fields == []
@@ -341,7 +341,7 @@ def test_searched_fields() -> None:
     assert nested[0].path == "parts"
 
 
-def test_queries_that_cannot_be_inside_another_clause() -> None:
+def test_hybrid_unknown_and_diversified_queries_must_stay_bare() -> None:
     hybrid: dict[str, Any] = {"hybrid": {"queries": [MATCH, KNN]}}
     for query in (hybrid, {"bool": {"must": [hybrid]}}, UNKNOWN, {"bool": {"must": [MATCH], "filter": [UNKNOWN]}}):
         assert parse({"query": query}).must_stay_bare

@@ -19,12 +19,12 @@ def records(data: str | bytes, format: str = "jsonl", id_column: str | None = No
     return list(read_records(io.BytesIO(data.encode() if isinstance(data, str) else data), format, id_column))
 
 
-def test_beir_lines() -> None:
+def test_a_beir_line_is_read_as_a_document() -> None:
     (record,) = records('{"_id": "d1", "title": "T", "text": "x", "metadata": {"a": 1}}\n')
     assert record == Record("-", 1, "d1", {"title": "T", "text": "x", "metadata": {"a": 1}})
 
 
-def test_id_columns() -> None:
+def test_the_id_comes_from_id_or_the_named_column() -> None:
     (plain,) = records('{"id": 7, "text": "x"}')
     assert isinstance(plain, Record)
     assert (plain.id, plain.source) == ("7", {"id": 7, "text": "x"})
@@ -112,21 +112,21 @@ def test_a_line_of_text_that_is_too_long_is_refused() -> None:
     assert [item.id for item in (first, last) if isinstance(item, Record)] == ["1", "3"]
 
 
-def test_gzip_and_byte_order_mark() -> None:
+def test_compressed_lines_with_a_byte_order_mark_are_read() -> None:
     data = '\ufeff{"_id": "1", "text": "é"}\n'.encode()
     (record,) = records(gzip.compress(data))
     assert isinstance(record, Record)
     assert record.source == {"text": "é"}
 
 
-def test_damaged_gzip() -> None:
+def test_damaged_gzip_is_refused() -> None:
     data = gzip.compress(b'{"_id": "1"}\n' * 1000)
     for damaged in (data[: len(data) // 2], data[:-8] + bytes(8), data[:20] + bytes(9) + data[29:]):
         with pytest.raises(BadInput, match="- is damaged"):
             records(damaged)
 
 
-def test_csv() -> None:
+def test_csv_rows_with_wrong_column_counts_are_bad_lines() -> None:
     data = 'id,title,text\n1,T,"two\nlines, one field"\n2,only two\n3,a,b,c\n4,x,y\n'
     record, short, long, last = records(data, "csv")
     assert isinstance(record, Record)
@@ -234,7 +234,7 @@ def test_a_missing_id_column_is_reported_for_each_line() -> None:
     assert record.reason == "no id in column 'number'; the columns are nr, text"
 
 
-def test_plain_text() -> None:
+def test_each_line_of_plain_text_is_a_document() -> None:
     items = records("first\n\n  third \n", "text")
     assert [(r.id, r.source) for r in items if isinstance(r, Record)] == [
         ("1", {"text": "first"}),
@@ -249,7 +249,7 @@ def test_dead_letters_can_be_read_again() -> None:
     assert (record.id, record.source) == ("d", {"text": "t"})
 
 
-def test_files(tmp_path: Path) -> None:
+def test_files_are_read_one_after_another(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"_id": "1"}\n{"_id": "2"}\n')
     (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b"_id,text\n3,x\n"))
     files = Files([str(tmp_path / "a.jsonl"), str(tmp_path / "b.csv.gz")])
@@ -263,7 +263,7 @@ def test_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "format"), [("a.jsonl.gz", "jsonl"), ("b.csv", "csv"), ("c.tsv.gz", "tsv"), ("d.txt", "text")]
 )
-def test_formats_by_name(name: str, format: str) -> None:
+def test_the_extension_determines_the_format(name: str, format: str) -> None:
     assert guess_format(name) == format
     with pytest.raises(BadInput, match="cannot determine") as caught:
         guess_format(f"{name}.parquet")

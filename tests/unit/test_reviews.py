@@ -62,7 +62,7 @@ def test_p_values_equal_the_minimum_over_all_runs(read: list[bool], unread: int)
     assert progress(read, total).recall[0] == (relevant / (relevant + most) if relevant + most else 0.0)
 
 
-def test_progress_of_nothing_and_of_everything() -> None:
+def test_a_review_may_stop_when_all_documents_are_read() -> None:
     assert (progress([], 10).p, progress([], 10).cost, progress([], 10).may_stop) == (1.0, None, False)
     everything = progress([True, False], 2)
     assert everything.may_stop
@@ -291,7 +291,7 @@ def test_an_invalid_judgement_changes_nothing(
 
 
 @pytest.mark.parametrize("count", [0, -1, 1001])
-def test_batches_have_limits(review: Review, count: int) -> None:
+def test_batches_of_invalid_size_are_refused(review: Review, count: int) -> None:
     with pytest.raises(BadInput, match="1 to 1000"):
         review.next(count)
     with pytest.raises(BadInput, match="1 to 1000"):
@@ -307,7 +307,7 @@ def test_samples_contain_unread_documents_only(review: Review) -> None:
     assert review.controls()[0] == {"drawn": 22, "read": 22, "relevant": 0, "unread": 22, "least": 0, "most": 0}
 
 
-def test_exports(review: Review) -> None:
+def test_judgements_are_exported_in_each_format(review: Review) -> None:
     review.judge(["f1"], ["w1"], by="=cmd()")
     rows = list(csv.DictReader(io.StringIO(review.export("csv"))))
     assert [(row["document"], row["relevant"], row["by"]) for row in rows] == [

@@ -38,7 +38,7 @@ OPTIONS = Options(alpha=0.5, window=100)
 
 
 def rewritten(body: dict[str, Any], knowledge: Knowledge = SESSION, **changes: Any) -> Rewritten:
-    """The body rewritten with these settings; it is itself never changed."""
+    """Rewrite a body with these settings, and assert that the body itself is not changed."""
     before = copy.deepcopy(body)
     result = rewrite(parse(body), knowledge, structs.replace(OPTIONS, **changes))
     assert body == before
@@ -46,13 +46,13 @@ def rewritten(body: dict[str, Any], knowledge: Knowledge = SESSION, **changes: A
     return result
 
 
-def stages(result: Rewritten) -> list[tuple[str, dict[str, Any]]]:
-    """The mode and the query of each rescoring."""
+def rescore_stages(result: Rewritten) -> list[tuple[str, dict[str, Any]]]:
+    """Return the score mode and the query of each rescore step of a rewritten body."""
     return [(stage["query"]["score_mode"], stage["query"]["rescore_query"]) for stage in result.body["rescore"]]
 
 
 def clauses_of(value: Any, kind: str) -> list[Any]:
-    """All clauses of a kind, wherever they stand."""
+    """Return all clauses of a kind, at any depth of a JSON value."""
     if isinstance(value, (list, tuple)):
         return [clause for item in value for clause in clauses_of(item, kind)]
     if not isinstance(value, dict):
@@ -60,13 +60,13 @@ def clauses_of(value: Any, kind: str) -> list[Any]:
     return [*([value[kind]] if kind in value else []), *clauses_of(list(value.values()), kind)]
 
 
-def asked_words(value: Any) -> list[str]:
-    """What the clauses ask for that the rewriting adds."""
-    return [clause["query"] for clause in added_clauses(value)]
+def added_word_queries(value: Any) -> list[str]:
+    """Return the query texts of the clauses that rewriting has added for expansion words."""
+    return [clause["query"] for clause in added_word_clauses(value)]
 
 
-def added_clauses(value: Any) -> list[Any]:
-    """The clauses of words that the rewriting adds."""
+def added_word_clauses(value: Any) -> list[Any]:
+    """Return the clauses that rewriting has added for expansion words."""
     several, of_one = clauses_of(value, "multi_match"), clauses_of(value, "match")
     return [
         *several,
@@ -86,7 +86,7 @@ def test_the_similarity_multiplies_scores_in_the_rescore_window(similarity: str,
     }
     (stage,) = result.body["rescore"]
     assert stage["window_size"] == 7
-    ((mode, clause),) = stages(result)
+    ((mode, clause),) = rescore_stages(result)
     params = {"field": VECTOR_FIELD, "query": pytest.approx(VECTOR.tolist()), "beta": 3.0}
     params |= {} if mask is None else {"mask": MASK.tolist()}
     script = {"lang": "painless", "source": script_source(file), "params": params}
@@ -116,7 +116,7 @@ def test_an_alpha_of_0_gives_lexical_scores() -> None:
     )
     assert without.ranks_by_text_scores
     result = rewritten({"query": QUERY}, replace(SESSION, unaffected={}), alpha=0)
-    assert [mode for mode, _ in stages(result)] == ["total"]
+    assert [mode for mode, _ in rescore_stages(result)] == ["total"]
     assert clauses_of(result.body, "script_score") == []
 
 
@@ -130,13 +130,13 @@ def test_an_alpha_of_0_gives_lexical_scores() -> None:
 )
 def test_expansion_words_use_the_querys_fields_if_the_index_has_none(query: Any, fields: list[str]) -> None:
     result = rewrite(parse({"query": query}), replace(SESSION, fields=(), unaffected={}), OPTIONS)
-    assert {tuple(clause["fields"]) for clause in added_clauses(result.body["rescore"])} == {tuple(fields)}
+    assert {tuple(clause["fields"]) for clause in added_word_clauses(result.body["rescore"])} == {tuple(fields)}
 
 
 def test_expansion_words_in_the_query_are_not_highlighted() -> None:
     body = {"query": QUERY, "highlight": {"fields": {"text": {}}}, "collapse": {"field": "n"}}
     result = rewritten(body, replace(SESSION, vector=None, mask=None))
-    assert asked_words(result.body["query"])
+    assert added_word_queries(result.body["query"])
     assert result.body["highlight"] == {"highlight_query": QUERY, "fields": {"text": {}}}
 
 
@@ -159,20 +159,23 @@ def test_an_index_without_vectors_uses_expansion_words_only() -> None:
     result = rewritten({"query": QUERY}, wordy, alpha=1, knn=5)
     assert result.outcome is Outcome.REWRITTEN
     assert result.body["query"] == {"bool": {"must": [QUERY], "filter": [NAMED]}}
-    ((mode, words),) = stages(result)
-    assert (mode, asked_words(words)) == ("total", list(TERMS))
+    ((mode, words),) = rescore_stages(result)
+    assert (mode, added_word_queries(words)) == ("total", list(TERMS))
     widened = rewritten({"query": QUERY}, wordy, alpha=1, knn=5, widen=True)
     assert clauses_of(widened.body, "knn") == []
     # each word once: the strongest as alternatives of the query, the others in the rescore stage
-    assert asked_words(widened.body["query"]["bool"]["must"][0]["bool"]["should"][1:]) == list(TERMS)[:WIDENING_WORDS]
-    assert asked_words(stages(widened)) == list(TERMS)[WIDENING_WORDS:]
+    assert (
+        added_word_queries(widened.body["query"]["bool"]["must"][0]["bool"]["should"][1:])
+        == list(TERMS)[:WIDENING_WORDS]
+    )
+    assert added_word_queries(rescore_stages(widened)) == list(TERMS)[WIDENING_WORDS:]
     assert rewritten({"query": QUERY}, replace(PLAIN, vector=None)).outcome is Outcome.NOTHING_TO_ADD
 
 
 def test_without_vectors_words_are_searched_in_the_fields_of_the_query() -> None:
     for query, fields in ((QUERY, ["text"]), ({"term": {"n": 1}}, FIELDS)):
         result = rewritten({"query": query}, replace(SESSION, vector=None, mask=None, unaffected={}))
-        assert {tuple(clause["fields"]) for clause in added_clauses(stages(result))} == {tuple(fields)}
+        assert {tuple(clause["fields"]) for clause in added_word_clauses(rescore_stages(result))} == {tuple(fields)}
 
 
 @pytest.mark.parametrize("slice", [{}, {"slice": {"id": 0, "max": 2}}])
@@ -180,7 +183,7 @@ def test_words_are_part_of_the_query_of_a_scroll(slice: dict[str, Any]) -> None:
     body, lexical = {"query": QUERY, **slice}, replace(SESSION, vector=None, mask=None, unaffected={})
     result = rewritten(body, lexical, scroll=not slice)
     assert "rescore" not in result.body
-    assert asked_words(result.body["query"]) == list(TERMS)
+    assert added_word_queries(result.body["query"]) == list(TERMS)
     # with vectors, a slice is left alone, and so is the similarity in a scroll
     with_vectors = rewritten(body, SESSION, scroll=not slice)
     assert with_vectors.outcome is Outcome.SLICED
@@ -199,12 +202,12 @@ def test_a_document_that_is_marked_irrelevant_sinks_and_a_skipped_one_loses_scor
     known, bad = knowledge_with(grade), {"ids": {"values": ["bad"]}}
     rescored = rewritten({"query": QUERY}, known)
     fixed = {"constant_score": {"filter": bad, "boost": pytest.approx(factor, rel=1e-6)}}
-    assert stages(rescored) == [("multiply", fixed)]
+    assert rescore_stages(rescored) == [("multiply", fixed)]
     for more in ({"collapse": {"field": "n"}}, {"search_after": [1.0], "sort": ["_score", "n"]}):
         (inner,) = rewritten({"query": QUERY, **more}, known).body["query"]["bool"]["must"]
         assert inner["function_score"]["functions"] == [{"filter": bad, "weight": factor}]
     # with vectors, the similarity moves a skipped hit down, and no longer counts for a document that sinks
-    ((_, factors),) = stages(rewritten({"query": QUERY}, replace(known, vector=VECTOR)))
+    ((_, factors),) = rescore_stages(rewritten({"query": QUERY}, replace(known, vector=VECTOR)))
     if grade > -0.5:
         assert factors["script_score"]["query"] == {"match_all": {}}
     else:
@@ -212,7 +215,7 @@ def test_a_document_that_is_marked_irrelevant_sinks_and_a_skipped_one_loses_scor
         assert (similarity["script_score"]["query"], sinking) == ({"bool": {"must_not": [bad]}}, fixed)
     # min_score applies to the score of the query itself, which rescoring does not change
     by_score = {"query": QUERY, "min_score": 1}
-    assert stages(rewritten(by_score, known)) == stages(rescored)
+    assert rescore_stages(rewritten(by_score, known)) == rescore_stages(rescored)
     grouped = {**by_score, "collapse": {"field": "n"}}
     assert rewritten(grouped, known).body == grouped
 
@@ -221,7 +224,7 @@ def test_a_document_that_is_marked_irrelevant_sinks_and_a_skipped_one_loses_scor
 def test_a_query_that_is_not_widened_is_rescored_with_all_expansion_words(text: str, length: float) -> None:
     result = rewritten({"query": QUERY}, replace(SESSION, text=text, unaffected={}))
     assert result.body["query"] == {"bool": {"must": [QUERY], "filter": [NAMED]}}
-    (mode, words), (_, similarity) = stages(result)
+    (mode, words), (_, similarity) = rescore_stages(result)
     assert mode == "total"
     settings = {"fields": FIELDS, "lenient": True}
     expected = [
@@ -241,8 +244,8 @@ def test_a_widened_query_matches_the_strongest_expansion_words() -> None:
     assert set(query) == {"should", "minimum_should_match"}
     assert query["minimum_should_match"] == 1
     assert query["should"][0] == QUERY
-    assert asked_words(query) == list(TERMS)[:WIDENING_WORDS]
-    assert asked_words(stages(result)[0]) == list(TERMS)[WIDENING_WORDS:]
+    assert added_word_queries(query) == list(TERMS)[:WIDENING_WORDS]
+    assert added_word_queries(rescore_stages(result)[0]) == list(TERMS)[WIDENING_WORDS:]
     without = rewritten({"query": QUERY}, PLAIN, widen=True)
     assert without.body["query"] == {"bool": {"must": [QUERY], "filter": [NAMED]}}
 
@@ -253,13 +256,13 @@ def test_expansion_words_find_no_documents_for_a_query_that_finds_enough() -> No
     query = found.body["query"]["bool"]
     assert (query["must"], query["filter"]) == ([QUERY], [NAMED])
     assert "minimum_should_match" not in query
-    assert asked_words(query) == list(TERMS)[:WIDENING_WORDS]
-    assert asked_words(stages(found)[0]) == list(TERMS)[WIDENING_WORDS:]
+    assert added_word_queries(query) == list(TERMS)[:WIDENING_WORDS]
+    assert added_word_queries(rescore_stages(found)[0]) == list(TERMS)[WIDENING_WORDS:]
     # approximate k-NN, which the caller requests, finds documents all the same, but the words do not
     query = rewritten({"query": QUERY}, knowledge, widen=True, knn=5).body["query"]["bool"]
     own, nearest = query["must"][0]["bool"]["should"]
     assert (own, set(nearest)) == (QUERY, {"knn"})
-    assert asked_words(query["should"]) == list(TERMS)[:WIDENING_WORDS]
+    assert added_word_queries(query["should"]) == list(TERMS)[:WIDENING_WORDS]
 
 
 @pytest.mark.parametrize(
@@ -308,7 +311,7 @@ def test_a_widened_query_keeps_its_conditions(query: dict[str, Any], conditions:
 def test_queries_with_other_scores_are_not_widened(query: dict[str, Any]) -> None:
     result = rewritten({"query": query}, SESSION, widen=True, knn=9)
     assert result.body["query"] == {"bool": {"must": [query], "filter": [NAMED]}}
-    assert asked_words(stages(result)[0]) == list(TERMS)
+    assert added_word_queries(rescore_stages(result)[0]) == list(TERMS)
 
 
 def test_min_score_applies_to_the_original_score() -> None:
@@ -364,7 +367,7 @@ def test_expansion_words_choose_the_best_hit_of_a_group() -> None:
     assert result.outcome is Outcome.COLLAPSED
     assert "rescore" not in result.body
     query = result.body["query"]["bool"]
-    assert (query["must"], asked_words(query["should"])) == ([QUERY], list(TERMS))
+    assert (query["must"], added_word_queries(query["should"])) == ([QUERY], list(TERMS))
     for more in ({"sort": "n"}, {"min_score": 1}):
         assert rewritten({**body, **more}, replace(SESSION, unaffected={})).body == {**body, **more}
 
@@ -375,7 +378,7 @@ def test_expansion_words_count_on_each_page_sorted_by_score(more: dict[str, Any]
     result = rewritten(body, replace(SESSION, unaffected={}))
     assert result.outcome in (Outcome.SORTED, Outcome.SEARCH_AFTER)
     assert {**result.body, "query": QUERY} == body
-    assert asked_words(result.body["query"]["bool"]["should"]) == list(TERMS)
+    assert added_word_queries(result.body["query"]["bool"]["should"]) == list(TERMS)
 
 
 def test_judged_documents_keep_their_positions_among_groups() -> None:
@@ -414,10 +417,10 @@ def test_judged_documents_keep_their_position_without_the_session() -> None:
         beta = 1.0 if alpha else 0.0
         others = [{"ids": {"values": ["k"]}}]
         alternatives = result.body["query"]["bool"]["must"][0]["bool"]["should"][1]["bool"]
-        (_, words), (mode, factors) = stages(result)
+        (_, words), (mode, factors) = rescore_stages(result)
         for part in (alternatives, words["bool"]["should"][0]["bool"]):
             assert part["must_not"] == others
-            assert asked_words(part)
+            assert added_word_queries(part)
         share = 1 + sum(weight**2 for weight in TERMS.values()) ** 0.5
         fixed = {"filter": {"ids": {"values": ["k"]}}, "boost": pytest.approx(share * np.exp(beta * 1.5), rel=1e-6)}
         *similarity, own = factors["bool"]["should"] if beta else [factors]
@@ -428,8 +431,8 @@ def test_judged_documents_keep_their_position_without_the_session() -> None:
 def test_documents_judged_for_other_queries_get_no_word_scores_without_vectors() -> None:
     for widen in (False, True):
         result = rewritten({"query": QUERY}, replace(SESSION, vector=None, mask=None), widen=widen)
-        lists = [clause for clause in clauses_of(result.body, "bool") if asked_words(clause.get("should", []))]
-        wordy = [clause for clause in lists if len(asked_words(clause["should"])) == len(clause["should"])]
+        lists = [clause for clause in clauses_of(result.body, "bool") if added_word_queries(clause.get("should", []))]
+        wordy = [clause for clause in lists if len(added_word_queries(clause["should"])) == len(clause["should"])]
         assert wordy
         assert all("k" in clause["must_not"][0]["ids"]["values"] for clause in wordy)
 
@@ -445,7 +448,7 @@ def test_judged_documents_may_be_hidden_or_come_last() -> None:
     assert alone.outcome is Outcome.REWRITTEN
     demoted = rewritten({"query": QUERY}, judged="demote")
     assert "must_not" not in demoted.body["query"]["bool"]
-    *_, (mode, clause) = stages(demoted)
+    *_, (mode, clause) = rescore_stages(demoted)
     assert (mode, clause["constant_score"]["boost"]) == ("multiply", NOT_DEMOTED_FACTOR)
     assert clause["constant_score"]["filter"] == {"bool": {"must_not": excluded}}
 
@@ -460,10 +463,10 @@ def test_no_query_has_more_clauses_than_opensearch_takes(fields: int, words: int
     query = {"multi_match": {"query": text, "fields": names}}
     for body in ({"query": query}, {"query": query, "collapse": {"field": "n"}}):
         result = rewrite(parse(body), knowledge, structs.replace(OPTIONS, widen=True))
-        added = len(added_clauses(result.body["query"])) - len(asked_words(body["query"]))
+        added = len(added_word_clauses(result.body["query"])) - len(added_word_queries(body["query"]))
         assert added == 0 or (added + words) * fields <= 1000
         for rescoring in result.body.get("rescore", []):
-            assert len(added_clauses(rescoring)) * fields <= 1000
+            assert len(added_word_clauses(rescoring)) * fields <= 1000
 
 
 @pytest.mark.parametrize(
@@ -571,11 +574,11 @@ def test_only_query_and_rescoring_change_and_only_once(
 def test_function_words_do_not_change_the_weight_of_expansion_words() -> None:
     plain = rewritten({"query": QUERY}, replace(SESSION, unaffected={}))
     wordy = rewritten({"query": QUERY}, replace(SESSION, unaffected={}, text="the fire is in the bush"))
-    assert stages(plain) == stages(wordy)
+    assert rescore_stages(plain) == rescore_stages(wordy)
     nothing, single = (
         rewritten({"query": QUERY}, replace(SESSION, unaffected={}, text=text)) for text in ("the of", "bush")
     )
-    assert stages(nothing) == stages(single)
+    assert rescore_stages(nothing) == rescore_stages(single)
 
 
 def test_factors_of_scores_are_never_below_1() -> None:

@@ -78,7 +78,7 @@ NAMED = {"match_all": {"_name": REWRITTEN_NAME}}
 def rewritten(
     query: Any, knowledge: Knowledge = SESSION, body: dict[str, Any] | None = None, **changes: Any
 ) -> Rewritten:
-    """A query rewritten in a ``body``; neither is changed."""
+    """Rewrite a query in a ``body``, and assert that neither is changed."""
     whole = {"query": query, **(body or {})}
     before = copy.deepcopy(whole)
     result = rewrite(parse(whole), knowledge, structs.replace(OPTIONS, **changes))
@@ -88,19 +88,19 @@ def rewritten(
 
 
 def queries_of(result: Rewritten) -> list[Any]:
-    """What a hybrid query is made of."""
+    """Return the sub-queries of a rewritten hybrid query."""
     queries: list[Any] = result.body["query"]["hybrid"]["queries"]
     return queries
 
 
 def clause_of(result: Rewritten) -> Any:
-    """The clause that a rewritten query is, without what sinks irrelevant documents."""
+    """Return the clause of a rewritten query, without the function that demotes irrelevant documents."""
     (clause,) = result.body["query"]["bool"]["must"]
     return without_sinking(clause)
 
 
 def without_sinking(clause: Any) -> Any:
-    """A clause without what sinks irrelevant documents, which it must have."""
+    """Assert that a clause demotes irrelevant documents, and return the query inside it."""
     functions = [{"filter": {"ids": {"values": ["bad"]}}, "weight": 0.001}]
     query = clause["function_score"].pop("query")
     assert clause == {"function_score": {"functions": functions, "score_mode": "first"}}
@@ -584,7 +584,7 @@ def test_fields_without_their_boosts_stay_nested() -> None:
     assert [getattr(field, "path", None) for field in fields] == ["parts", None]
 
 
-def test_required_fields_models_and_vectors_of_a_body() -> None:
+def test_only_clauses_that_can_be_moved_need_fields_and_texts() -> None:
     queries = [
         KNN,
         {"knn": {"bits": {"vector": [1], "k": 1}}},
@@ -647,7 +647,7 @@ CLAUSES = st.recursive(
 
 
 def without_additions(clause: Any) -> Any:
-    """A rewritten clause as it came, but for vectors and tokens: without what was put around or beside its parts."""
+    """Return a rewritten clause without the clauses that rewriting has added. Changed vectors and tokens remain."""
     if isinstance(clause, list):
         return [without_additions(item) for item in clause]
     if not isinstance(clause, dict):

@@ -20,7 +20,7 @@ ALIAS = SearchGroup("alias", "animals", ("bird", "zoo"))
 STREAM = Template("index template", "logs", ("logs-*",), (), "hybrid")
 
 
-def shared(
+def shared_defaults(
     group: SearchGroup, defaults: dict[str, str | None], indices: list[str], pipeline: str, base: str | None
 ) -> SharedDefaults:
     """Return what a new default pipeline of some indices changes for one group."""
@@ -46,14 +46,14 @@ def test_opensearch_applies_a_default_pipeline_that_all_indices_with_one_have() 
 def test_an_alias_loses_the_pipeline_that_its_indices_had_in_common(
     zoo: str | None, bird: str | None, base: str | None, is_lost: bool
 ) -> None:
-    change = shared(ALIAS, {"zoo": zoo, "bird": bird}, ["zoo"], "resift-zoo", base)
+    change = shared_defaults(ALIAS, {"zoo": zoo, "bird": bird}, ["zoo"], "resift-zoo", base)
     assert bool(change.lost) == is_lost
-    both = shared(ALIAS, {"zoo": zoo, "bird": bird}, ["zoo", "bird"], "resift-animals", base)
+    both = shared_defaults(ALIAS, {"zoo": zoo, "bird": bird}, ["zoo", "bird"], "resift-animals", base)
     assert not both.lost
 
 
 def test_the_error_names_the_alias_that_can_be_attached_instead() -> None:
-    change = shared(ALIAS, {"zoo": "hybrid", "bird": "hybrid"}, ["zoo"], "resift-zoo", "hybrid")
+    change = shared_defaults(ALIAS, {"zoo": "hybrid", "bird": "hybrid"}, ["zoo"], "resift-zoo", "hybrid")
     assert change.names_to_attach == ["animals", "bird,zoo"]
     error = change.lost_default_error("zoo", "resift-zoo", ["animals"])
     assert error.message == (
@@ -67,13 +67,13 @@ def test_the_error_names_the_alias_that_can_be_attached_instead() -> None:
 
 
 def test_searches_of_an_alias_that_the_pipeline_also_rewrites_are_named() -> None:
-    change = shared(ALIAS, {"zoo": None, "bird": None}, ["zoo"], "resift-zoo", None)
+    change = shared_defaults(ALIAS, {"zoo": None, "bird": None}, ["zoo"], "resift-zoo", None)
     assert change.lines() == ["  also        searches of alias animals (bird, zoo) use resift-zoo"]
 
 
 def test_a_template_adds_indices_with_another_pipeline_at_the_next_rollover() -> None:
     group = SearchGroup("pattern", "logs-*", (".ds-logs-a-000001",), STREAM)
-    change = shared(group, {".ds-logs-a-000001": "hybrid"}, [".ds-logs-a-000001"], "resift-logs-a", "hybrid")
+    change = shared_defaults(group, {".ds-logs-a-000001": "hybrid"}, [".ds-logs-a-000001"], "resift-logs-a", "hybrid")
     (lost,) = change.lost
     assert (lost.is_later, lost.before, lost.after) == (True, "hybrid", None)
     error = change.lost_default_error("logs-a", "resift-logs-a", [])

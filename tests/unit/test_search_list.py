@@ -91,7 +91,7 @@ TOO_MUCH: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("what", TOO_MUCH)
-def test_bounds(what: str) -> None:
+def test_values_beyond_the_bounds_are_refused(what: str) -> None:
     fitting, too_much = TOO_MUCH[what]
     check_listed("query", fitting)
     with pytest.raises(TextTooLong):

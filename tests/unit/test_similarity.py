@@ -23,7 +23,7 @@ def test_similarities_are_bounded_and_never_nan(query: np.ndarray, documents: np
     np.testing.assert_allclose(fuzzy_jaccard(documents[0], query[None])[0], jaccard[0], rtol=1e-5)
 
 
-def test_cosine() -> None:
+def test_cosine_of_zero_vectors_is_0() -> None:
     np.testing.assert_allclose(
         cosine(np.array([3, 4]), np.array([[6, 8], [-3, -4], [4, -3], [0, 0]])), [1, -1, 0, 0], atol=1e-7
     )
@@ -37,7 +37,7 @@ def test_the_length_of_vectors_does_not_matter() -> None:
     np.testing.assert_allclose(unit_rows(short), [0.6, 0.8], rtol=1e-6)
 
 
-def test_fuzzy_jaccard() -> None:
+def test_fuzzy_jaccard_ignores_negative_components() -> None:
     a, b = np.array([0.2, 0.5, -1.0]), np.array([[0.4, 0.25, 0.3], [0.2, 0.5, 0.0], [-1, -1, -1]])
     np.testing.assert_allclose(fuzzy_jaccard(a, b), [(0.2 + 0.25) / (0.4 + 0.5 + 0.3), 1, 0], rtol=1e-6)
 

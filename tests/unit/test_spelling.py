@@ -52,6 +52,6 @@ def test_splitting_a_word_is_preferred_to_two_edits() -> None:
     assert Speller({**frequency, "bushfxxe": 9}).correct("bushfire") == ["bush", "fire"]
 
 
-def test_edit_distance() -> None:
+def test_edit_distance_is_symmetric_and_counts_swaps_once() -> None:
     for first, second, distance in [("", "abc", 3), ("ab", "ba", 1), ("ca", "abc", 3), ("same", "same", 0)]:
         assert edit_distance(first, second) == edit_distance(second, first) == distance

@@ -15,23 +15,23 @@ LOCKS = sorted(path.name for path in ROOT.glob("requirements*.lock"))
 DIGEST = re.compile(r"\S+:[\w.-]+@sha256:[0-9a-f]{64}\b")
 
 
-def blocks(lock: str) -> list[str]:
-    """What a lock says of each version, its hashes with it."""
+def locked_requirements(lock: str) -> list[str]:
+    """Return the requirements of a lock file with their hashes, each as a line."""
     lines = [line for line in (ROOT / lock).read_text("utf-8").splitlines() if not line.startswith("#")]
     return "\n".join(lines).replace("\\\n", "").splitlines()
 
 
-def locked(lock: str) -> dict[str, set[str]]:
-    """The versions that a lock has of each package; several where they depend on the Python."""
+def locked_versions(lock: str) -> dict[str, set[str]]:
+    """Return the versions of each package in a lock file. A package has several if they depend on Python's version."""
     versions: dict[str, set[str]] = {}
-    for block in blocks(lock):
+    for block in locked_requirements(lock):
         (pin,) = (requirement := Requirement(block.split(" --hash")[0])).specifier
         versions.setdefault(canonicalize_name(requirement.name), set()).add(pin.version)
     return versions
 
 
-def project() -> dict[str, Any]:
-    """What pyproject.toml says."""
+def project_settings() -> dict[str, Any]:
+    """Return the content of pyproject.toml."""
     tomllib = pytest.importorskip("tomllib")
     content: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     return content
@@ -39,18 +39,18 @@ def project() -> dict[str, Any]:
 
 @pytest.mark.parametrize("lock", LOCKS)
 def test_each_locked_file_has_a_hash(lock: str) -> None:
-    for block in blocks(lock):
+    for block in locked_requirements(lock):
         assert re.fullmatch(r"[\w.-]+==[\w.+!-]+( ; [^#]*?)?( +--hash=sha256:[0-9a-f]{64})+", block), block
 
 
 def test_the_locks_agree_with_each_other() -> None:
-    everything = locked("requirements.lock")
+    everything = locked_versions("requirements.lock")
     assert len(LOCKS) == 4
     for lock in LOCKS:
         assert {
-            name for name, versions in locked(lock).items() if not versions <= everything.get(name, versions)
+            name for name, versions in locked_versions(lock).items() if not versions <= everything.get(name, versions)
         } == set()
-    assert set(locked("requirements-core.lock")) < set(everything)
+    assert set(locked_versions("requirements-core.lock")) < set(everything)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_the_locks_agree_with_each_other() -> None:
     ],
 )
 def test_a_lock_contains_the_required_packages(lock: str, extras: list[str] | None, groups: list[str]) -> None:
-    content, pins = project(), locked(lock)
+    content, pins = project_settings(), locked_versions(lock)
     optional = content["project"]["optional-dependencies"]
     required = [requirement for group in groups for requirement in content["dependency-groups"][group]]
     required += [requirement for extra in (optional if extras is None else extras) for requirement in optional[extra]]

@@ -30,7 +30,7 @@ from resift.text import tokenize
         ("can’t \ud800x x² ½", ["can", "t", "x", "x²", "½"]),
     ],
 )
-def test_tokenize(text: str, words: list[str]) -> None:
+def test_texts_are_split_into_lower_case_words(text: str, words: list[str]) -> None:
     assert tokenize(text) == words
 
 

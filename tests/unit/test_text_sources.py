@@ -60,7 +60,7 @@ def test_text_fields_of_a_mapping_are_those_in_objects_nested_objects_and_multi_
     }
 
 
-def test_other_types_of_texts() -> None:
+def test_text_fields_of_other_types_are_sources() -> None:
     assert sources_of(a={"type": "match_only_text"}, b={"type": "search_as_you_type"}, c=KEYWORD).keys() == {"a", "b"}
     chunks = {"properties": {"chunks": {"type": "nested", "properties": {"text": TEXT}}}}
     passage = {"type": "semantic", "model_id": "m"}
@@ -182,7 +182,7 @@ def test_without_a_mapping_the_strings_of_a_document_are_learned() -> None:
         *("created_by", "user", "userName", "username", "reviewer-names", "person"),
     ],
 )
-def test_names_of_fields_about_persons(name: str) -> None:
+def test_these_fields_are_about_persons(name: str) -> None:
     assert is_about_person(name)
 
 
@@ -194,5 +194,5 @@ def test_names_of_fields_about_persons(name: str) -> None:
         *("personality", "userInterface", "maintainer_scripts", "byte", "standby", "mail"),
     ],
 )
-def test_names_of_other_fields(name: str) -> None:
+def test_these_fields_are_not_about_persons(name: str) -> None:
     assert not is_about_person(name)

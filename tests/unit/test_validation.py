@@ -78,7 +78,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("path", "body", "status", "code", "named"), BAD)
-def test_bad_input(
+def test_errors_name_the_bad_value_and_the_service_continues(
     plain: FlaskClient, model: Model, path: str, body: dict[str, Any], status: int, code: str, named: str
 ) -> None:
     engine = plain.application.extensions["resift"].engine
@@ -108,12 +108,12 @@ def test_bad_input(
     ],
 )
 @pytest.mark.parametrize("path", ["embeddings", "rerank", "search", "feedback"])
-def test_malformed_json(plain: FlaskClient, path: str, raw: bytes) -> None:
+def test_malformed_json_is_refused(plain: FlaskClient, path: str, raw: bytes) -> None:
     response = plain.post(f"/v1/{path}", data=raw, content_type="application/json")
     assert (response.status_code, response.get_json()["error"]["code"]) == (400, "malformed_json")
 
 
-def test_paths_and_methods(plain: FlaskClient) -> None:
+def test_unknown_paths_and_methods_are_errors(plain: FlaskClient) -> None:
     for response, status, code in (
         (plain.get("/nope"), 404, "no_such_path"),
         (plain.get("/v1/search"), 405, "method_not_allowed"),

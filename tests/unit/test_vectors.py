@@ -98,7 +98,7 @@ def test_build_table_refuses_nan_and_empty_vocabularies() -> None:
         WordVectors(["a", "b"], np.ones((3, 2), np.float32))
 
 
-def test_weights_by_rank() -> None:
+def test_rare_words_have_larger_weights() -> None:
     np.testing.assert_allclose(weights_by_rank(3, "zipf"), np.log([2, 3, 4]), rtol=1e-6)
     assert (np.diff(weights_by_rank(100, "sif")) > 0).all()
     assert weights_by_rank(1000, "sif")[0] == pytest.approx(
@@ -117,7 +117,7 @@ def test_ids_skip_unknown_words(vectors: WordVectors) -> None:
     assert (len(ids), offsets.tolist()) == (0, [0])
 
 
-def test_batched() -> None:
+def test_batched_splits_in_order() -> None:
     assert list(batched(iter(range(5)), 2)) == [[0, 1], [2, 3], [4]]
     assert list(batched([], 2)) == []
 
