@@ -278,7 +278,7 @@ class HybridSearched(Searched):
         feedback = Feedback.learn(self.vectors[relevant], self.vectors[irrelevant], grades=grades)
         feedback = feedback.with_background(self.background)
         field_feedback = FieldFeedback(feedback, np.ones(len(grades)))
-        distinction = field_feedback.distinction(vector)
+        distinction = field_feedback.topic_separation(vector)
         if way == "broader":
             share = distinction * evidence_share(feedback.evidence, BROADER_HALF_EVIDENCE)
             return blend_queries(vector, feedback.transform_query(vector), share), distinction

@@ -97,7 +97,7 @@ def sts(path: Path, vectors: WordVectors, way: str) -> tuple[float, int]:
     """Return Spearman x 100 of a year, and its number of pairs."""
     tasks, gold, left, right = map(list, zip(*(line.split("\t") for line in lines(path)[1:]), strict=True))
     if way == "dynamax":
-        scores = DynaMaxPairs(vectors).pairs(left, right)
+        scores = DynaMaxPairs(vectors).pair_similarities(left, right)
     else:
         a, b = pool(vectors, way, left), pool(vectors, way, right)
         scores = (a * b).sum(axis=1) if way == "mean" else jaccard(a, b)

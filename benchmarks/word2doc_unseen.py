@@ -68,7 +68,7 @@ def main(folder: str) -> None:
     rows = bm25.fit(texts)
     vectors = model.encode(texts)
     held_out = {keyword: seen[row] for keyword, row in model.info["held_out"].items()}
-    of_all = training_pairs(documents.titles, documents.bodies, options.keywords, options.seed).judging
+    of_all = training_pairs(documents.titles, documents.bodies, options.keywords, options.seed).test_keywords
     groups = {"seen": held_out, "unseen": {keyword: row for keyword, row in of_all.items() if row in set(unseen)}}
     print(f"{len(seen)} documents in training, {len(unseen)} unseen; alpha {model.alpha:g}")
     print(
