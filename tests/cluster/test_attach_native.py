@@ -295,8 +295,29 @@ def test_settings_that_a_user_adds_to_the_processor_stay(
         settings = pipeline(shop, name)["request_processors"][0]["resift"]
         assert (settings["key_file"], settings["timeout"]) == ("resift-key", "20s")
     resift_command("detach", shop.name, url)
-    assert kinds(pipeline(shop, name)) == []
-    shop.cluster.request("DELETE", f"/_search/pipeline/{name}")
+    assert pipeline(shop, name) is None
+
+
+def test_a_copy_with_settings_of_the_user_follows_its_original(
+    shop: Index, service: RealService, made: list[str], opensearch_url: str
+) -> None:
+    base, copy = put_pipeline(shop, made, f"{shop.name}-hybrid", MIXED), f"resift-{shop.name}"
+    set_default(shop, base)
+    attach(shop, opensearch_url, service)
+    body = pipeline(shop, copy)
+    settings = next(processor["resift"] for processor in body["request_processors"] if "resift" in processor)
+    settings["timeout"] = "20s"
+    shop.cluster.request("PUT", f"/_search/pipeline/{copy}", body)
+    shop.cluster.request("PUT", f"/_search/pipeline/{base}", {**MIXED, "request_processors": [ENRICHER]})
+    (row,) = (row for row in search_rows(shop.cluster) if row.name == copy)
+    assert row.state == f"is a copy of {base}, which has changed since"
+    attach(shop, opensearch_url, service)
+    body = pipeline(shop, copy)
+    assert kinds(body) == ["neural_query_enricher", "resift"]
+    assert body["request_processors"][1]["resift"]["timeout"] == "20s"
+    assert [row for row in search_rows(shop.cluster) if row.name == copy] == []
+    resift_command("detach", shop.name, opensearch_url)
+    assert pipeline(shop, copy) is None
 
 
 def test_a_service_that_is_not_resift_is_reported(shop: Index, opensearch_url: str) -> None:

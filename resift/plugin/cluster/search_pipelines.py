@@ -395,9 +395,21 @@ def _pipeline_fingerprint(pipeline: Mapping[str, Any]) -> str:
     """Return a fingerprint of a search pipeline, to detect later changes.
 
     Args:
-        pipeline: The body of the pipeline. Its description does not affect the fingerprint.
+        pipeline: The body of the pipeline. Its description does not affect the fingerprint, and neither do the settings
+            that users may add to the native processor, such as its timeout: the pipeline remains a copy.
     """
-    return fingerprint(json.dumps({**pipeline, "description": ""}, sort_keys=True))
+    body = {**pipeline, "description": ""}
+    if _PROCESSORS in pipeline:
+        body[_PROCESSORS] = [_without_user_settings(processor) for processor in pipeline[_PROCESSORS]]
+    return fingerprint(json.dumps(body, sort_keys=True))
+
+
+def _without_user_settings(processor: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a processor. From Resift's native processor, the settings that users may add are removed."""
+    settings = _rewriter_settings(processor)
+    if settings is None or PLUGIN not in processor:
+        return processor
+    return {PLUGIN: {name: value for name, value in settings.items() if name not in _USER_SETTINGS}}
 
 
 def _is_unedited(pipeline: Mapping[str, Any]) -> bool:
