@@ -8,6 +8,7 @@ Training, encoding and queries all use the same definition of a word:
   U+1F000). All other characters separate words, including apostrophes, underscores, NULs and lone surrogates:
   "don't" gives "don" and "t".
 - Each character of Han, Hiragana and Katakana is a word, because these scripts write no spaces between words.
+  :func:`searchable_words` finds longer words for searches.
 - Texts are not normalised: "é" as one code point and "é" as two code points are different words.
 
 :func:`tokenize` is the definition. :func:`lowercase_table` is the same definition as a table, for the compiled
@@ -30,9 +31,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Kana without the punctuation between them: "゛", "゜", "゠", "・"
-_KANA = ((0x3040, 0x309A), (0x309D, 0x309F), (0x30A1, 0x30FA), (0x30FC, 0x30FF))
+_HIRAGANA = ((0x3040, 0x309A), (0x309D, 0x309F))
+_KATAKANA = ((0x30A1, 0x30FA), (0x30FC, 0x30FF))
+_HAN = ((0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF))
 
-UNSPACED_SCRIPTS = (*_KANA, (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF))
+UNSPACED_SCRIPTS = (*_HIRAGANA, *_KATAKANA, *_HAN)
 """Code point ranges (first, last) of characters that are words by themselves."""
 
 SINGLE_CHARACTER_WORD = 1 << 31
@@ -111,11 +114,43 @@ def word_spans(text: str) -> list[tuple[int, int]]:
     return [match.span() for match in _word_pattern().finditer(text)]
 
 
+def _runs(scripts: Iterable[tuple[int, int]]) -> str:
+    """Return a regular expression that matches a run of characters in ranges of code points."""
+    return f"[{''.join(f'{chr(first)}-{chr(last)}' for first, last in scripts)}]+"
+
+
+_UNSPACED_RUN = re.compile(f"(?P<han>{_runs(_HAN)})|(?P<katakana>{_runs(_KATAKANA)})|(?P<hiragana>{_runs(_HIRAGANA)})")
+
+
+def searchable_words(text: str) -> list[str]:
+    """Split a text into lower-case words that can be searched, once for each occurrence.
+
+    The words are those of :func:`tokenize`, except in scripts without spaces, where a single character says little.
+    There, the words are pairs of Han characters, which most analyzers for Chinese and Japanese know, too, and runs of
+    Katakana. Hiragana mostly writes particles and endings. It is left out, unless the text has no other words.
+
+    >>> searchable_words("Tokyo の画像処理"), searchable_words("ゲームを作る"), searchable_words("さくら")
+    (['tokyo', '画像', '像処', '処理'], ['ゲーム', '作'], ['さくら'])
+    """
+    words, hiragana = list[str](), list[str]()
+
+    def cut(run: re.Match[str]) -> str:
+        if run["han"] and len(run[0]) > 1:
+            words.extend(run[0][start : start + 2] for start in range(len(run[0]) - 1))
+        else:
+            (hiragana if run["hiragana"] else words).append(run[0])
+        return " "
+
+    spaced = text if text.isascii() else _UNSPACED_RUN.sub(cut, text)
+    return [*tokenize(spaced), *words] or hiragana
+
+
 def bag_of_words(text: str, idf: Callable[[str], float] = lambda word: 1.0) -> dict[str, float]:
     """Return the words of a text with weights sqrt(count) · idf(word), scaled to unit length (l2).
 
     Function words ("the", "you") are left out, because they describe the style of a text and not its subject. The
-    suffixes of "court's", "don't" and "fee(s)" are left out too. Other single letters are words ("vitamin D").
+    suffixes of "court's", "don't" and "fee(s)" are left out too. Other single letters are words ("vitamin D"). Chinese
+    and Japanese texts are split into pairs of Han characters and runs of Katakana.
 
     Args:
         text: The text to split into words.
@@ -127,7 +162,7 @@ def bag_of_words(text: str, idf: Callable[[str], float] = lambda word: 1.0) -> d
     >>> bag_of_words("the fire's " * 8 + "fire(s) " * 8 + "bush " * 9)
     {'fire': 0.8, 'bush': 0.6}
     """
-    counts = Counter(word for word in tokenize(_SUFFIXES.sub("", text)) if word not in FUNCTION_WORDS)
+    counts = Counter(word for word in searchable_words(_SUFFIXES.sub("", text)) if word not in FUNCTION_WORDS)
     # An emoji can leave a combining mark without a letter. Nobody searches for that, so it is not counted.
     weights = {word: count**0.5 * idf(word) for word, count in counts.items() if any(map(str.isalnum, word))}
     length = sum(weight**2 for weight in weights.values()) ** 0.5 or 1.0

@@ -8,7 +8,7 @@ from itertools import islice
 
 from resift.query.dsl import MAX_OWN_CLAUSES, Body, NestedField, text_clause, without_boost
 from resift.query.tree import boost_of
-from resift.text import ANALYZER_STOP_WORDS, tokenize
+from resift.text import ANALYZER_STOP_WORDS, searchable_words
 
 
 def query_length(text: str) -> float:
@@ -20,7 +20,7 @@ def query_length(text: str) -> float:
     Args:
         text: The text of the query.
     """
-    counts = Counter(word for word in tokenize(text) if word not in ANALYZER_STOP_WORDS)
+    counts = Counter(word for word in searchable_words(text) if word not in ANALYZER_STOP_WORDS)
     return float(sum(count**2 for count in counts.values()) ** 0.5) or 1.0
 
 

@@ -139,6 +139,33 @@ def test_words_are_counted_in_the_fields_that_the_query_searches(
         cluster.drop_if_exists(name)
 
 
+def test_japanese_words_are_searched_rather_than_single_characters(
+    cluster: OpenSearchEngine, client: FlaskClient
+) -> None:
+    name = f"learned-{uuid.uuid4().hex[:8]}"
+    mappings = {"properties": {"text": {"type": "text", "analyzer": "cjk"}}}
+    texts = {"marked": "高速な画像ビューアです", "game": "ゲームです", "viewer": "軽量で小さな画像ビューアです"}
+    cluster.client.indices.create(index=name, body={"settings": {"number_of_shards": 1}, "mappings": mappings})
+    for id, text in texts.items():
+        cluster.client.index(index=name, id=id, body={"text": text}, refresh=True)
+    body: dict[str, Any] = {"query": {"match": {"text": "です"}}}
+    try:
+        plain = cluster.client.search(index=name, body=body)
+        assert [hit["_id"] for hit in plain["hits"]["hits"]] == ["game", "marked", "viewer"]
+        post(client, "/v1/feedback", session="ja", index=name, query="です", relevant=["marked"])
+        options = {"ext": {"resift": {"session": "ja"}}}
+        rewritten = post(client, "/v1/rewrite", index=name, body=body | options)["body"]
+        assert set(re.findall(r'"query": "(\w+)"', json.dumps(rewritten["rescore"], ensure_ascii=False))) == {
+            "高速",
+            "画像",
+            "ビューア",
+        }
+        hits = cluster.client.search(index=name, body=rewritten)["hits"]["hits"]
+        assert [hit["_id"] for hit in hits] == ["marked", "viewer", "game"]
+    finally:
+        cluster.drop_if_exists(name)
+
+
 def test_an_alias_of_indices_with_different_mappings(
     cluster: OpenSearchEngine, client: FlaskClient, packages: str
 ) -> None:
