@@ -13,7 +13,7 @@ from resift.arrays import Floats
 from resift.contracts.documents import Document, IndexInfo, ModelDescription, Rejection, SearchResult
 from resift.contracts.tuning import Tuning
 from resift.errors import AmbiguousDocument, EngineError, IndexNotFound
-from resift.query.dsl import PLAIN, VECTOR_FIELD, Body, is_ours, text_clause, values_of
+from resift.query.dsl import PLAIN, VECTOR_FIELD, Body, is_resift_field, text_clause, values_of
 
 # HTTP headers of the caller, such as credentials. None stands for the service's own credentials.
 Headers = Mapping[str, str] | None
@@ -463,6 +463,6 @@ class Engine(ABC):
                 message = f"document {id!r} is in several indices of {index!r}: {names}"
                 raise AmbiguousDocument(message, value=id, expected="the index in the hit's _index field")
         return {
-            hit["_id"]: ({name: value for name, value in hit["_source"].items() if not is_ours(name)}, vector)
+            hit["_id"]: ({name: value for name, value in hit["_source"].items() if not is_resift_field(name)}, vector)
             for hit, vector in zip(result.hits, result.vectors, strict=True)
         }

@@ -25,7 +25,7 @@ from resift.embedded.highlights import Highlight, parse_highlight
 from resift.embedded.query import Natural, Share, checked_settings, only_entry, parse_query, raise_unsupported
 from resift.embedded.tables import IndexTables, Matches, Rows, Scores, decode_vector, parse_stored_object, read_sources
 from resift.errors import BadInput, CorruptEngine
-from resift.query.dsl import MAX_RESULTS, VECTOR_FIELD, filter_source, is_ours, source_parts
+from resift.query.dsl import MAX_RESULTS, VECTOR_FIELD, filter_source, is_resift_field, split_source_option
 from resift.schema import convert
 
 _MODES: dict[str, Callable[[Scores, Scores], Scores]] = {"total": np.add, "multiply": np.multiply}
@@ -243,7 +243,7 @@ class ParsedSearch:
             ``highlight``. Keys that do not apply to the search or the document are missing.
         """
         shown: dict[str, Any] = {}
-        if vector is not None and VECTOR_FIELD in source_parts(self.source)[0]:
+        if vector is not None and VECTOR_FIELD in split_source_option(self.source)[0]:
             source = filter_source(fields | {VECTOR_FIELD: np.asarray(vector).tolist()}, self.source)
         else:
             source = filter_source(fields, self.source)
@@ -336,7 +336,7 @@ def parse_search(body: Mapping[str, Any], tables: IndexTables) -> ParsedSearch:
     if collapse_field and rescores:
         raise BadInput("rescored hits cannot be collapsed", value=collapse_field, expected="either collapse or rescore")
     source = body.get("_source")
-    source_parts(source)  # raises BadInput if it is malformed
+    split_source_option(source)  # raises BadInput if it is malformed
     return ParsedSearch(
         query=query,
         start=start,
@@ -360,7 +360,7 @@ def _collapse_field(collapse: Any, tables: IndexTables) -> str:
         BadInput: If hits cannot be collapsed by the field, for example because it is a text field.
     """
     name = checked_settings(collapse, "collapse", "field").get("field")
-    if not isinstance(name, str) or name in tables.meta.fields or is_ours(name):
+    if not isinstance(name, str) or name in tables.meta.fields or is_resift_field(name):
         expected = "a keyword or number field with a single value"
         raise BadInput(f"hits cannot be collapsed by {name!r}", value=name, expected=expected)
     return name

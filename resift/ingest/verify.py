@@ -19,7 +19,7 @@ from resift.contracts.encoding import encode_documents, encoded_fields
 from resift.contracts.engine import Engine
 from resift.encoders.model import Model
 from resift.ingest.writing import vector_writer
-from resift.query.dsl import VECTOR_FIELD, is_compact, is_ours
+from resift.query.dsl import VECTOR_FIELD, is_compact_vector_field, is_resift_field
 from resift.stopping import Stop
 from resift.vectors.compact import MAX_ROUNDING_ERROR
 
@@ -97,7 +97,7 @@ def select_indices(engine: Engine, model: Model, names: Sequence[str]) -> tuple[
                 excluded[info.name] = f"vectors of model {info.model_name} ({info.model})"
             elif names:
                 excluded[info.name] = "no vectors"
-        elif is_ours(entry.vector_field):
+        elif is_resift_field(entry.vector_field):
             selected.append(entry)
         else:
             excluded[info.name] = f"vectors in its own field {entry.vector_field}, which Resift does not write"
@@ -252,6 +252,6 @@ def is_expected_vector(vector: Floats | None, expected: Floats, field: str = VEC
     # Stored vectors may be rounded in proportion to their largest component, which exceeds 1 for fuzzy Jaccard.
     largest = float(np.abs(expected).max())
     tolerance = TOLERANCE * max(1, largest)
-    if is_compact(field):
+    if is_compact_vector_field(field):
         tolerance += MAX_ROUNDING_ERROR * largest
     return bool(np.abs(vector - expected).max() <= tolerance)

@@ -57,21 +57,21 @@ _LARGEST_BUCKET_COUNT = 1e9
 
 
 @cache
-def search_list() -> dict[str, Any]:
-    """Return the content of allow_list.json."""
+def read_allow_list() -> dict[str, Any]:
+    """Return the content of ``allow_list.json``, which names the clauses, aggregations and options that are allowed."""
     content: dict[str, Any] = json.loads((files("resift.query") / "allow_list.json").read_text("utf-8"))
     return content
 
 
-def check_listed(name: str, value: Mapping[str, Any], shape: Shape = "clause", size: int = 10) -> None:
-    """Check a query clause or a search body of a caller whose API key has the scope ``search``.
+def check_against_allow_list(name: str, value: Mapping[str, Any], shape: Shape = "clause", size: int = 10) -> None:
+    """Check that the allow-list permits everything in a query clause or a search body.
 
-    Each clause, aggregation and option must be in the allow-list. The numbers of clauses, characters, buckets and hits
-    must be within the bounds in the list.
+    Callers whose API key has the scope ``search`` may only send clauses, aggregations and options that are in the
+    allow-list. The numbers of clauses, characters, buckets and hits must be within the bounds in the list.
 
     Args:
-        name: The name of the field of the request. Error messages begin with it.
-        value: The clause or the body.
+        name: The name of the clause or body in the request, such as ``query``. Error messages begin with it.
+        value: The clause or the body, as JSON.
         shape: ``clause`` for a clause, ``body`` for a whole search body.
         size: The number of requested hits. The ``size`` of a body takes precedence.
 
@@ -81,7 +81,7 @@ def check_listed(name: str, value: Mapping[str, Any], shape: Shape = "clause", s
         TextTooLong: If a text is too long, or the value exceeds another bound, such as the maximum number of clauses.
     """
     check = _Check()
-    check.value(value, shape, name)
+    check.check_value(value, shape, name)
     size = value.get("size", size) if shape == "body" else size
     if size > check.max_hits:
         expected = f"at most {check.max_hits} with what is requested for each hit"
@@ -101,11 +101,11 @@ class _Check:
 
     def __init__(self) -> None:
         self.max_hits = MAX_RESULTS
-        self._bounds: dict[str, int] = search_list()["bounds"]
+        self._bounds: dict[str, int] = read_allow_list()["bounds"]
         self._counts: Counter[str] = Counter()
         self._buckets = 1  # product over the aggregations around the value that is checked
 
-    def value(self, value: Any, shape: Shape, path: str) -> None:
+    def check_value(self, value: Any, shape: Shape, path: str) -> None:
         """Check that a JSON value, and everything inside it, is allowed.
 
         Args:
@@ -120,23 +120,23 @@ class _Check:
             TextTooLong: If a text is too long, or the request exceeds another bound on its size.
         """
         self._count("values", path)
-        shapes, kind = _alternatives(shape), _kind(value)
+        shapes, kind = _shapes_by_type(shape), _json_type(value)
         if kind not in shapes:
-            raise BadInput(f"{path} is not {_described(shapes)}", value=value, expected=_described(shapes))
+            raise BadInput(f"{path} is not {_describe_shapes(shapes)}", value=value, expected=_describe_shapes(shapes))
         if kind == "text":
-            self._text(value, shapes[kind], path)
+            self._check_text(value, shapes[kind], path)
         elif kind == "number":
             _check_number(value, shapes[kind], path)
         elif kind == "list":
-            self._list(value, shapes[kind], path)
+            self._check_list(value, shapes[kind], path)
         elif kind == "object":
-            self._object(value, shapes[kind], path)
+            self._check_object(value, shapes[kind], path)
 
-    def _text(self, text: str, shape: Shape, path: str) -> None:
+    def _check_text(self, text: str, shape: Shape, path: str) -> None:
         """Check that a string in the request is allowed, and add its length to the counters.
 
         If the shape is a constant, such as ``= knn``, the string must be equal to it. Otherwise, the string must not
-        be too long. The arguments and the errors are those of :meth:`value`.
+        be too long. The arguments and the errors are those of :meth:`check_value`.
         """
         if shape.startswith("="):
             if text != shape[2:]:
@@ -154,28 +154,28 @@ class _Check:
             expected = f"at most {_BRACKET_BOUNDS[shape]} opening brackets"
             raise BadInput(f"{path} has {brackets} opening brackets", value=text, expected=expected)
 
-    def _list(self, items: list[Any], shape: Shape, path: str) -> None:
+    def _check_list(self, items: list[Any], shape: Shape, path: str) -> None:
         if shape == "number" and {int, float}.issuperset(map(type, items)):
             self._count("values", path, len(items))  # a vector, whose numbers need no check
             return
         for position, item in enumerate(items):
-            self.value(item, shape, f"{path}[{position}]")
+            self.check_value(item, shape, f"{path}[{position}]")
 
-    def _object(self, value: Mapping[str, Any], shape: Shape, path: str) -> None:
+    def _check_object(self, value: Mapping[str, Any], shape: Shape, path: str) -> None:
         """Check that all keys of a JSON object in the request are allowed, and then check the value under each key.
 
-        The arguments and the errors are those of :meth:`value`.
+        The arguments and the errors are those of :meth:`check_value`.
         """
         level, buckets = f"{_COUNTED.get(shape, 'other')} levels", self._buckets
         self._count(level, path)
         self._count_object(value, shape, path)
-        keys = _keys(shape)
+        keys = _allowed_keys(shape)
         self._check_keys(value, shape, path)
         if "fuzziness" in value and "query" in keys:
             keys = {**keys, "query": "query string text"}  # each of its words may match many others
         for name, inner in value.items():
             self._count("characters of all texts", path, len(name))
-            is_field = shape not in _LABELLED and name in search_list()["refused names"]
+            is_field = shape not in _LABELLED and name in read_allow_list()["refused names"]
             inner_shape = keys.get(name, None if is_field else keys.get("*"))
             if inner_shape is None:
                 raise ClauseNotAllowed(
@@ -183,7 +183,7 @@ class _Check:
                     value=f"{path}.{name}",
                     expected="a clause or option of the list (docs/http.md), or a key of the scope body",
                 )
-            self.value(inner, inner_shape, f"{path}.{name}")
+            self.check_value(inner, inner_shape, f"{path}.{name}")
         self._counts[level] -= 1
         self._buckets = buckets
 
@@ -205,7 +205,7 @@ class _Check:
             self._buckets *= _bucket_count(value)
             self._count("buckets", path, self._buckets)
         self._count(shape, path)
-        self.max_hits = min(self.max_hits, search_list()["hit counts"].get(shape, self.max_hits))
+        self.max_hits = min(self.max_hits, read_allow_list()["hit counts"].get(shape, self.max_hits))
         if shape in _COUNTED:
             self._count(f"{_COUNTED[shape]}s", path)
 
@@ -224,10 +224,12 @@ class _Check:
         """
         if shape in _TABLES and len(value) != 1:
             raise BadInput(f"{path} has {len(value)} keys", value=", ".join(value), expected="the name of one clause")
-        required = search_list()["required"].get(shape)
+        required = read_allow_list()["required"].get(shape)
         if required and required not in value:
             # Without min_doc_count, a histogram also returns empty buckets. They can exceed the memory of a node.
-            raise BadInput(f"{path} has no {required}", value=f"{path}.{required}", expected=_keys(shape)[required])
+            raise BadInput(
+                f"{path} has no {required}", value=f"{path}.{required}", expected=_allowed_keys(shape)[required]
+            )
 
     def _count(self, name: str, path: str, count: int = 1) -> None:
         """Add to a counter, and raise ``TextTooLong`` if the total exceeds the bound in the allow-list.
@@ -265,7 +267,7 @@ def _bucket_count(aggregation: Mapping[str, Any]) -> int:
     Args:
         aggregation: The aggregation as JSON, for example ``{"terms": {"field": "tag", "size": 5}}``.
     """
-    for kind, default in search_list()["bucket counts"].items():
+    for kind, default in read_allow_list()["bucket counts"].items():
         if isinstance(settings := aggregation.get(kind), dict):
             count = settings.get("size", settings.get("buckets", default))
             if not isinstance(count, (int, float)) or abs(count) >= _LARGEST_BUCKET_COUNT:
@@ -274,41 +276,45 @@ def _bucket_count(aggregation: Mapping[str, Any]) -> int:
     return 1
 
 
-def _kind(value: Any) -> str:
-    """Return the JSON type of a value, by its name in the allow-list: ``text``, ``number``, ``object`` and so on."""
+def _json_type(value: Any) -> str:
+    """Return the name that the allow-list uses for the JSON type of a value.
+
+    The names are ``text``, ``number``, ``boolean``, ``list``, ``object`` and ``null``.
+    """
     if isinstance(value, bool):
         return "boolean"
     kinds = {str: "text", int: "number", float: "number", list: "list", dict: "object"}
     return kinds.get(type(value), "null")
 
 
-def _described(shapes: Mapping[str, Shape]) -> str:
-    """Describe the values that a shape allows, for error messages.
+def _describe_shapes(shapes: Mapping[str, Shape]) -> str:
+    """Describe in English which JSON values are allowed in one place of a request, for error messages.
 
     Args:
-        shapes: The alternatives of the shape, by JSON type.
+        shapes: For each allowed JSON type, the shape of its values in the notation of the allow-list.
 
-    >>> _described({"text": "text", "number": "number <= 100"})
+    >>> _describe_shapes({"text": "text", "number": "number <= 100"})
     'text or number <= 100'
     """
     return " or ".join(shapes[kind] if kind in _SCALARS else kind for kind in shapes)
 
 
 @cache
-def _alternatives(shape: Shape) -> dict[str, Shape]:
-    """Split a shape of the allow-list into its alternatives, by the type of the JSON value.
+def _shapes_by_type(shape: Shape) -> dict[str, Shape]:
+    """Return the JSON types that a shape allows, each with the shape of its values.
 
-    For example, ``"text | [number]"`` is the shape of a text or a list of numbers. The result is
+    A shape is the allow-list's notation for the values that are allowed in one place. For example,
+    ``"text | [number]"`` is the shape of a text or a list of numbers. The result is
     ``{"text": "text", "list": "number"}``.
 
     Args:
-        shape: The expected shape of a JSON value.
+        shape: The shape of a JSON value.
 
     Returns:
         A mapping from a JSON type (``text``, ``number``, ``list``, …) to the shape that values of this type must have.
         For a list, this is the shape of the items.
     """
-    if shape in _TABLES or shape in _objects():
+    if shape in _TABLES or shape in _object_shapes():
         return {"object": shape}
     shapes: dict[str, Shape] = {}
     for alternative in _SEPARATOR.split(shape):
@@ -319,9 +325,9 @@ def _alternatives(shape: Shape) -> dict[str, Shape]:
         elif alternative == "value":
             shapes |= {kind: kind for kind in ("text", "number", "boolean")}
         elif alternative != shape:
-            shapes |= _alternatives(alternative)
-        elif alternative in search_list()["shapes"]:
-            shapes |= _alternatives(search_list()["shapes"][alternative])
+            shapes |= _shapes_by_type(alternative)
+        elif alternative in read_allow_list()["shapes"]:
+            shapes |= _shapes_by_type(read_allow_list()["shapes"][alternative])
         else:
             first_word = alternative.split()[0]
             shapes[first_word if first_word in _SCALARS else "text"] = alternative
@@ -329,7 +335,7 @@ def _alternatives(shape: Shape) -> dict[str, Shape]:
 
 
 @cache
-def _keys(shape: Shape) -> dict[str, Shape]:
+def _allowed_keys(shape: Shape) -> dict[str, Shape]:
     """Return the keys that a JSON object may have, and the shape of the value under each key.
 
     A shape is the allow-list's notation for a type of JSON value. The key ``*`` stands for any key that is not listed.
@@ -338,21 +344,21 @@ def _keys(shape: Shape) -> dict[str, Shape]:
         shape: The shape of the object: the name of an object type in the allow-list, or ``"{SHAPE}"`` for an object
             with arbitrary keys whose values have the shape SHAPE.
 
-    >>> _keys("{clause}")
+    >>> _allowed_keys("{clause}")
     {'*': 'clause'}
     """
-    return {"*": shape[1:-1]} if shape[0] == "{" else _objects()[_TABLES.get(shape, shape)]
+    return {"*": shape[1:-1]} if shape[0] == "{" else _object_shapes()[_TABLES.get(shape, shape)]
 
 
 @cache
-def _objects() -> dict[str, dict[str, Shape]]:
+def _object_shapes() -> dict[str, dict[str, Shape]]:
     """Return the types of JSON objects in the allow-list, with the keys that each type allows.
 
     Returns:
         For each type of object, a mapping from the allowed keys to the shapes (types) of their values. The name of an
         object inside another object is a path with dots, for example ``body.highlight``.
     """
-    content, objects = search_list(), dict[str, dict[str, Shape]]()
+    content, objects = read_allow_list(), dict[str, dict[str, Shape]]()
 
     def add(name: str, keys: Mapping[str, Any], is_table: bool = False) -> None:
         included = keys.get("...")

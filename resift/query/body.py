@@ -19,7 +19,7 @@ _BOOL_DEFAULTS: Mapping[str, Any] = {"adjust_pure_negative": True, "boost": 1.0,
 _NO_DEFAULT = object()
 _BEST_SCORE_FIRST = ("_score", {"_score": "desc"}, {"_score": {"order": "desc"}})
 OPTIONS_SECTION = "resift"  # the section of ``ext`` with Resift's options
-# Sections of ``ext``, with the fields that a plugin moves up into ``ext`` itself (see _restored_ext).
+# Sections of ``ext``, with the fields that a plugin moves up into ``ext`` itself (see _restore_ext).
 _EXT_SECTIONS: Mapping[str, tuple[str, ...]] = {
     "ubi": ("query_id", "user_query", "client_id", "application", "object_id_field", "query_attributes"),
     "rerank": ("query_context",),
@@ -90,8 +90,8 @@ class Query:
         return any(isinstance(clause, HybridClause) and clause is not self.root for clause in self.root.walk())
 
     @property
-    def must_stay_bare(self) -> bool:
-        """Whether the query must not be put inside another clause, because OpenSearch may reject the result.
+    def must_not_be_wrapped(self) -> bool:
+        """Whether OpenSearch may reject the query if it is put inside another clause.
 
         This is the case for three kinds of queries:
 
@@ -110,7 +110,10 @@ class Query:
 
     @property
     def is_sliced_scroll(self) -> bool:
-        """Whether the search reads one slice of a scroll. The slice of a point in time (``pit``) does not count."""
+        """Whether the search reads one slice of a scroll, that is, a part of its hits.
+
+        The value is False for a slice of a point in time (``pit``).
+        """
         return "slice" in self.body and "pit" not in self.body
 
     @property
@@ -125,7 +128,7 @@ class Query:
         TextQuery(clause={'match': {'title': 'fire'}}, filter=[{'term': {'year': 2001}}], must_not=[])
         """
         root = self.root
-        if root.is_text:
+        if root.is_text_search:
             return TextQuery(root.raw, [], [])
         if root.kind != "bool":
             return None
@@ -133,7 +136,7 @@ class Query:
             name: value for name, value in root.settings.items() if _BOOL_DEFAULTS.get(name, _NO_DEFAULT) != value
         }
         must = root.parts.get("must", ())
-        if settings.keys() - {"must", "filter", "must_not"} or len(must) != 1 or not must[0].is_text:
+        if settings.keys() - {"must", "filter", "must_not"} or len(must) != 1 or not must[0].is_text_search:
             return None
         return TextQuery(must[0].raw, as_list(settings.get("filter")), as_list(settings.get("must_not")))
 
@@ -177,7 +180,7 @@ def parse(body: Body) -> Query:
     ext = body.get("ext")
     options = ext.get(OPTIONS_SECTION) if isinstance(ext, Mapping) else None
     body = without_options(body)
-    restored = {**_restored_ext(body.get("ext")), **_opened_wrapper(body.get("query"))}
+    restored = {**_restore_ext(body.get("ext")), **_decode_wrapper_clause(body.get("query"))}
     return Query({**body, **restored} if restored else body, options)
 
 
@@ -200,7 +203,7 @@ def without_options(body: Body) -> Body:
     return {**without_ext, "ext": other_sections} if other_sections else without_ext
 
 
-def _restored_ext(ext: Any) -> Body:
+def _restore_ext(ext: Any) -> Body:
     """Restore the sections ``ubi`` and ``rerank`` of a search body's ``ext`` object.
 
     Plugins of OpenSearch move the fields of these sections up into ``ext`` itself before a search pipeline passes the
@@ -212,7 +215,7 @@ def _restored_ext(ext: Any) -> Body:
     Returns:
         ``{"ext": …}`` with the restored object, or {} if nothing has to be restored.
 
-    >>> _restored_ext({"query_context": {"query_text": "fire"}})
+    >>> _restore_ext({"query_context": {"query_text": "fire"}})
     {'ext': {'rerank': {'query_context': {'query_text': 'fire'}}}}
     """
     if not isinstance(ext, Mapping):
@@ -227,7 +230,7 @@ def _restored_ext(ext: Any) -> Body:
     return {"ext": restored} if restored != ext else {}
 
 
-def _opened_wrapper(query: Any) -> Body:
+def _decode_wrapper_clause(query: Any) -> Body:
     """Decode a query in a ``wrapper`` clause. Such a clause contains a query as base64-encoded JSON.
 
     A clause that cannot be decoded, or that OpenSearch may read differently, is left to OpenSearch.

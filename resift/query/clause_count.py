@@ -71,8 +71,8 @@ class ClauseCounter:
     def __init__(self, mappings: Sequence[FieldTypes] = ()) -> None:
         self._mappings = mappings
 
-    def fields(self, names: Sequence[str]) -> int:
-        """Return how many query clauses OpenSearch needs to search several fields for one word.
+    def clauses_per_word(self, names: Sequence[str]) -> int:
+        """Return how many query clauses OpenSearch counts for a single word that is searched in some fields.
 
         If several indices are searched, the largest number of all indices is returned.
 
@@ -80,31 +80,35 @@ class ClauseCounter:
             names: The names of the fields, which can have boosts. A name can be a pattern. If empty, all fields are
                 searched.
 
-        >>> ClauseCounter([{"title": "text", "attr_a": "keyword", "attr_b": "text"}]).fields(["title^2", "attr_*"])
+        >>> counter = ClauseCounter([{"title": "text", "attr_a": "keyword", "attr_b": "text"}])
+        >>> counter.clauses_per_word(["title^2", "attr_*"])
         3
-        >>> ClauseCounter([{"title": "text", "year": "integer"}]).fields([])
+        >>> ClauseCounter([{"title": "text", "year": "integer"}]).clauses_per_word([])
         3
         """
         bare = [name.partition("^")[0] for name in names] or ["*"]
         if not self._mappings:
             return sum(UNKNOWN_FIELDS if "*" in name else 1 for name in bare)
-        return max(_word_clauses(types, bare) for types in self._mappings)
+        return max(_word_clause_count(types, bare) for types in self._mappings)
 
-    def clauses(self, clause: Clause) -> int:
-        """Return an upper limit for the number of clauses that OpenSearch counts for a query clause.
+    def count_clauses(self, clause: Clause) -> int:
+        """Return an upper limit for the number of clauses that OpenSearch counts for a query.
+
+        Args:
+            clause: The parsed query.
 
         >>> terms = [{"term": {"tag": str(number)}} for number in range(300)]
-        >>> ClauseCounter([{"tag": "keyword"}]).clauses(parse_clause({"bool": {"should": terms}}))
+        >>> ClauseCounter([{"tag": "keyword"}]).count_clauses(parse_clause({"bool": {"should": terms}}))
         300
         """
         if clause.role is Role.OPAQUE or clause.kind is None:
-            return _value_count(clause.raw)
+            return _scalar_count(clause.raw)
         if clause.kind in TEXT_KINDS:
-            return self._text_clauses(clause)
-        inner = sum(self.clauses(part) for parts in clause.parts.values() for part in parts)
-        return max(1, inner + self._option_filter_clauses(clause) + self._leaf_clauses(clause))
+            return self._text_clause_count(clause)
+        inner = sum(self.count_clauses(part) for parts in clause.parts.values() for part in parts)
+        return max(1, inner + self._option_filter_clause_count(clause) + self._leaf_clause_count(clause))
 
-    def _text_clauses(self, clause: Clause) -> int:
+    def _text_clause_count(self, clause: Clause) -> int:
         """Return how many clauses OpenSearch counts for a clause that searches for a text, such as ``match``.
 
         Each word of the text is searched in each field. The words of query string syntax, such as operators, are also
@@ -113,10 +117,10 @@ class ClauseCounter:
         text, settings = _text_and_settings(clause)
         names = clause.searched_fields or []
         has_pattern = clause.kind in MULTI_FIELD_TEXT_KINDS and _FIELD_PATTERN.search(text)
-        per_word = self.fields([] if has_pattern else names)
-        return per_word * _term_count(str(clause.kind), text, settings)
+        per_word = self.clauses_per_word([] if has_pattern else names)
+        return per_word * _max_term_count(str(clause.kind), text, settings)
 
-    def _option_filter_clauses(self, clause: Clause) -> int:
+    def _option_filter_clause_count(self, clause: Clause) -> int:
         """Return how many clauses OpenSearch counts for the filters in the options of a clause.
 
         Vector clauses, such as ``knn``, and the functions of ``function_score`` have such filters. The parsed query
@@ -128,31 +132,32 @@ class ClauseCounter:
         elif clause.kind == "function_score":
             functions = as_list(clause.settings.get("functions"))
             filters = [function.get("filter") for function in functions if isinstance(function, Mapping)]
-        return sum(self.clauses(parse_clause(filter, Role.FILTER)) for filter in filters if filter is not None)
+        return sum(self.count_clauses(parse_clause(filter, Role.FILTER)) for filter in filters if filter is not None)
 
-    def _leaf_clauses(self, clause: Clause) -> int:
+    def _leaf_clause_count(self, clause: Clause) -> int:
         """Return how many clauses OpenSearch counts for a query clause, without the clauses inside it.
 
-        A compound clause, such as ``bool``, counts as 0. Clauses that search for patterns count as many terms.
+        A compound clause, such as ``bool``, counts as 0. A clause that searches for a pattern counts as the largest
+        number of terms to which OpenSearch may expand the pattern.
         """
         kind, settings = str(clause.kind), clause.settings
         if kind == "term":
-            return max((self._term_clauses(name) for name in settings if name not in _COMMON_SETTINGS), default=1)
+            return max((self._term_clause_count(name) for name in settings if name not in _COMMON_SETTINGS), default=1)
         if kind in _WORD_PATTERN_KINDS:
-            return max((_word_pattern_terms(kind, options) for options in settings.values()), default=1)
+            return max((_max_pattern_terms(kind, options) for options in settings.values()), default=1)
         if kind == "exists":
-            return self._exists_clauses(str(settings.get("field", "")))
+            return self._exists_clause_count(str(settings.get("field", "")))
         if kind == SPARSE_KIND:
             return sum(_token_count(options) for options in settings.values())
         if kind == "more_like_this":
             names = [name for name in as_list(settings.get("fields")) if isinstance(name, str)]
-            return _number(settings.get("max_query_terms"), _MORE_LIKE_THIS_TERMS) * self.fields(names)
+            return _positive_int(settings.get("max_query_terms"), _MORE_LIKE_THIS_TERMS) * self.clauses_per_word(names)
         if kind in _RULE_KINDS:
             # OpenSearch expands a span_multi to all words that match it.
-            return MAX_ENGINE_CLAUSES if "span_multi" in str(clause.raw) else _value_count(settings)
+            return MAX_ENGINE_CLAUSES if "span_multi" in str(clause.raw) else _scalar_count(settings)
         return 0 if kind in PARTS else _VALUE_CLAUSES if kind in _VALUE_KINDS else 1
 
-    def _term_clauses(self, name: str) -> int:
+    def _term_clause_count(self, name: str) -> int:
         """Return how many clauses OpenSearch counts for a ``term`` clause: 1, or 2 for numbers and dates, for example.
 
         Args:
@@ -160,9 +165,9 @@ class ClauseCounter:
         """
         if not self._mappings:
             return _VALUE_CLAUSES
-        return max(_field_clauses(types.get(name, "text")) for types in self._mappings)
+        return max(_field_clause_count(types.get(name, "text")) for types in self._mappings)
 
-    def _exists_clauses(self, name: str) -> int:
+    def _exists_clause_count(self, name: str) -> int:
         """Return how many clauses OpenSearch counts for an ``exists`` clause.
 
         Args:
@@ -173,7 +178,7 @@ class ClauseCounter:
         return max((sum(matches_any(field, patterns) for field in types) for types in self._mappings), default=1) or 1
 
 
-def _word_clauses(types: FieldTypes, names: Sequence[str]) -> int:
+def _word_clause_count(types: FieldTypes, names: Sequence[str]) -> int:
     """Return the number of clauses for one word in the fields of one index.
 
     Args:
@@ -185,10 +190,10 @@ def _word_clauses(types: FieldTypes, names: Sequence[str]) -> int:
     if patterns:
         in_patterns = (name for name, type in types.items() if type not in _NOT_IN_PATTERNS)
         searched |= {name for name in in_patterns if matches_any(name, patterns)}
-    return sum(_field_clauses(types.get(name, "text")) for name in searched) or 1
+    return sum(_field_clause_count(types.get(name, "text")) for name in searched) or 1
 
 
-def _field_clauses(type: str) -> int:
+def _field_clause_count(type: str) -> int:
     """Return how many clauses OpenSearch counts for one word or value in a field of this type."""
     return 1 if type in WORD_TYPES else _VALUE_CLAUSES
 
@@ -221,7 +226,7 @@ def _token_count(options: Any) -> int:
     return len(tokens) if isinstance(tokens, Mapping) else _SPARSE_TOKENS
 
 
-def _term_count(kind: str, text: str, settings: Mapping[str, Any]) -> int:
+def _max_term_count(kind: str, text: str, settings: Mapping[str, Any]) -> int:
     """Return the maximum number of terms for which OpenSearch searches a field, given the text of a query.
 
     A plain word is a single term. OpenSearch expands a fuzzy word (also found with misspellings) or a pattern to
@@ -237,12 +242,12 @@ def _term_count(kind: str, text: str, settings: Mapping[str, Any]) -> int:
     words = max(1, len(tokenize(text)))
     is_fuzzy = settings.get("fuzziness") is not None and kind != "query_string"
     misspelt = words if is_fuzzy else text.count("~")
-    expanded = _number(settings.get("max_expansions", settings.get("fuzzy_max_expansions")), _FUZZY_TERMS)
-    per_word = max(_VALUE_CLAUSES if "*" in text or "?" in text else 1, _rewritten_terms(settings.get("rewrite")))
+    expanded = _positive_int(settings.get("max_expansions", settings.get("fuzzy_max_expansions")), _FUZZY_TERMS)
+    per_word = max(_VALUE_CLAUSES if "*" in text or "?" in text else 1, _max_terms_of_rewrite(settings.get("rewrite")))
     return max(words - misspelt, 0) * per_word + misspelt * expanded
 
 
-def _word_pattern_terms(kind: str, options: Any) -> int:
+def _max_pattern_terms(kind: str, options: Any) -> int:
     """Return the maximum number of terms to which OpenSearch expands a clause that contains a pattern of a word.
 
     Args:
@@ -250,11 +255,11 @@ def _word_pattern_terms(kind: str, options: Any) -> int:
         options: The value of the searched field in the clause: the pattern, or an object with options.
     """
     settings = options if isinstance(options, Mapping) else {}
-    terms = _number(settings.get("max_expansions"), _FUZZY_TERMS) if kind == "fuzzy" else _VALUE_CLAUSES
-    return max(terms, _rewritten_terms(settings.get("rewrite")))
+    terms = _positive_int(settings.get("max_expansions"), _FUZZY_TERMS) if kind == "fuzzy" else _VALUE_CLAUSES
+    return max(terms, _max_terms_of_rewrite(settings.get("rewrite")))
 
 
-def _rewritten_terms(method: Any) -> int:
+def _max_terms_of_rewrite(method: Any) -> int:
     """Return the maximum number of terms to which OpenSearch expands a pattern, according to the option ``rewrite``.
 
     For example, ``top_terms_50`` allows 50 terms, and ``constant_score`` counts as a single clause. Methods that set no
@@ -270,18 +275,24 @@ def _rewritten_terms(method: Any) -> int:
     return int(top[1]) if top else MAX_ENGINE_CLAUSES
 
 
-def _number(value: Any, default: int) -> int:
-    """Return the value of an option if it is a positive integer, otherwise the default."""
+def _positive_int(value: Any, default: int) -> int:
+    """Return the value of a clause's option if it is a positive integer, otherwise the default.
+
+    Args:
+        value: The value of the option, of any JSON type.
+        default: The value to return otherwise.
+    """
     return value if isinstance(value, int) and value > 0 else default
 
 
-def _value_count(value: Any) -> int:
-    """Return the number of scalars in a JSON value, as an estimate of the clauses in a query that Resift does not know.
+def _scalar_count(value: Any) -> int:
+    """Return the number of strings, numbers, booleans and nulls in a JSON value.
 
-    A list of numbers, such as a vector, counts as a single scalar.
+    It serves as an estimate of the number of clauses in a query that Resift cannot parse. A list of numbers, such as a
+    vector, and an empty object each count as a single value.
     """
     if isinstance(value, Mapping):
-        return sum(map(_value_count, value.values())) or 1
+        return sum(map(_scalar_count, value.values())) or 1
     if isinstance(value, list) and not all(isinstance(item, (int, float)) for item in value):
-        return sum(map(_value_count, value))
+        return sum(map(_scalar_count, value))
     return 1

@@ -183,7 +183,7 @@ def filter_source(source: Body, spec: Any) -> Body | None:
     """
     if spec is False:
         return None
-    includes, excludes = source_parts(spec)
+    includes, excludes = split_source_option(spec)
     filtered: Body = _filtered(source, "", includes, excludes)
     return filtered
 
@@ -228,7 +228,7 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
     )
 
 
-def source_parts(spec: Any) -> tuple[list[str], list[str]]:
+def split_source_option(spec: Any) -> tuple[list[str], list[str]]:
     """Split the ``_source`` option of a search body into its included and its excluded patterns.
 
     Repeated stars in a pattern are merged into a single star. OpenSearch builds an automaton for each pattern, and
@@ -268,11 +268,11 @@ def _patterns(part: str, value: Any) -> list[str]:
     return [_SEVERAL_STARS.sub("*", pattern) for pattern in patterns]
 
 
-def without_vector(spec: Any) -> Any:
+def exclude_resift_fields(spec: Any) -> Any:
     """Extend the ``_source`` option of a search body so that hits do not contain the fields that Resift writes.
 
-    If the option itself names one of these fields, such as ``resift_vector``, nothing is excluded: the user wants to
-    see the field. A repeated ``*`` in a pattern is reduced to a single ``*``.
+    If the option itself names one of these fields, such as ``resift_vector``, nothing is excluded, because the user
+    wants to see the field. A repeated ``*`` in a pattern is reduced to a single ``*``.
 
     Args:
         spec: The ``_source`` option of a search body. None if the body has no such option.
@@ -283,22 +283,22 @@ def without_vector(spec: Any) -> Any:
     Raises:
         BadInput: If ``spec`` is malformed.
 
-    >>> without_vector("t***")
+    >>> exclude_resift_fields("t***")
     {'includes': ['t*'], 'excludes': ['resift_vector*', 'resift_code', 'resift_needs_mapping']}
     """
     if spec is False:
         return spec
-    includes, excludes = source_parts(spec)
+    includes, excludes = split_source_option(spec)
     # If the option selects only names without ``*``, Resift's fields need not be excluded: plain names do not match
     # them. OpenSearch refuses a pattern besides thousands of names as too complex.
     may_match = not includes or any("*" in name for name in includes)
-    hidden = HIDDEN if may_match and not any(map(is_ours, includes)) else []
+    hidden = HIDDEN if may_match and not any(map(is_resift_field, includes)) else []
     parts = {"includes": includes, "excludes": [*excludes, *hidden]}
     return {name: patterns for name, patterns in parts.items() if patterns}  # OpenSearch 3.8 warns about empty lists
 
 
-def is_ours(field: str) -> bool:
-    """Return whether a field is written by Resift rather than by the user, such as a field of document vectors.
+def is_resift_field(field: str) -> bool:
+    """Return whether a field contains data that Resift wrote, such as document vectors, rather than the user's data.
 
     Args:
         field: The name of the field. The field ``resift_vector`` contains the vectors of the first model, and
@@ -307,7 +307,7 @@ def is_ours(field: str) -> bool:
     return field in HIDDEN or bool(_OWN_VECTOR_FIELD.fullmatch(field))
 
 
-def is_compact(field: str) -> bool:
+def is_compact_vector_field(field: str) -> bool:
     """Return whether a field contains Resift's document vectors in compact form, with one byte per dimension.
 
     Args:
@@ -317,7 +317,7 @@ def is_compact(field: str) -> bool:
 
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the dotted path and the value of each string, number and boolean in a JSON value.
+    """Yield a pair of dotted path and value for each string, number and boolean in a JSON value.
 
     List items have the path of their list. Nulls are skipped.
 

@@ -25,8 +25,8 @@ _NUMBERS = frozenset({int, float})
 
 
 @dataclass
-class Contents:
-    """All objects and strings in a JSON value, at any depth.
+class JsonContents:
+    """The objects and strings at all depths of a JSON value, collected in flat lists.
 
     Attributes:
         objects: All JSON objects, outer objects before inner objects.
@@ -39,7 +39,7 @@ class Contents:
     value_count: int = 0
 
 
-def contents_of(name: str, value: Any) -> Contents:
+def collect_contents(name: str, value: Any) -> JsonContents:
     """Collect all objects and strings in a JSON value, so that they can be checked without recursion.
 
     Args:
@@ -50,7 +50,7 @@ def contents_of(name: str, value: Any) -> Contents:
         BadInput: If the value is nested more than :data:`MAX_DEPTH` levels deep, or contains more than
             :data:`MAX_QUERY_VALUES` values.
     """
-    contents = Contents()
+    contents = JsonContents()
     level = [value] if isinstance(value, (dict, list)) else []
     for _ in range(MAX_DEPTH - 1):
         level = _next_level(level, contents)
@@ -67,7 +67,7 @@ def contents_of(name: str, value: Any) -> Contents:
     return contents
 
 
-def _next_level(level: list[Any], contents: Contents) -> list[Any]:
+def _next_level(level: list[Any], contents: JsonContents) -> list[Any]:
     """Add the values of some JSON objects and lists to ``contents``, and return the next level of nesting.
 
     Args:
@@ -95,7 +95,7 @@ def _next_level(level: list[Any], contents: Contents) -> list[Any]:
     return inner
 
 
-def check_limits(name: str, value: Any, max_text: int) -> Contents:
+def check_limits(name: str, value: Any, max_text: int) -> JsonContents:
     """Check the size and depth of a query, a filter or a search body.
 
     Args:
@@ -112,7 +112,7 @@ def check_limits(name: str, value: Any, max_text: int) -> Contents:
         TextTooLong: If a string is longer than ``max_text``, or a script expression is longer than
             :data:`MAX_EXPRESSION`.
     """
-    contents = contents_of(name, value)
+    contents = collect_contents(name, value)
     for settings in contents.objects:
         _check_expressions(settings)
     longest = max(map(len, contents.texts), default=0)

@@ -10,31 +10,32 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from resift.errors import BadInput
-from resift.query.limits import Contents, contents_of
+from resift.query.limits import JsonContents, collect_contents
 from resift.query.wrappers import decode_wrapper
 
 # OpenSearch looks for an indexed shape in this index if the clause names none.
 _SHAPES_INDEX = "shapes"
 
 
-def named_indices(contents: Contents) -> Iterator[str]:
+def named_indices(contents: JsonContents) -> Iterator[str]:
     """Yield the names of the indices from which the clauses of a search body load documents, terms or shapes.
 
     The service checks each name, because a caller must not read an index that the service does not serve.
 
     The whole body is examined, and not only its query, because clauses occur in aggregations, suggesters, highlights
-    and search pipelines as well. A ``wrapper`` clause is decoded. A field that has the name of such a clause is treated
-    like the clause. So the result can contain names that are not used, but it never lacks a name.
+    and search pipelines as well. A ``wrapper`` clause, which contains an encoded query, is decoded. A field with the
+    name of a clause, such as ``terms``, is treated like the clause. So the result can contain names that are not used,
+    but it never lacks a name.
 
     Args:
-        contents: The objects and strings of the body, from :func:`resift.query.limits.contents_of`.
+        contents: The objects and strings of the body, from :func:`resift.query.limits.collect_contents`.
 
     Raises:
         BadInput: If a part of the body hides queries, so that the names in them cannot be read. This is a ``wrapper``
             that cannot be decoded, or a template from which OpenSearch creates a query.
 
     >>> body = {"bool": {"must": {"terms": {"id": {"index": "lists", "id": "1", "path": "ids"}}}}}
-    >>> list(named_indices(contents_of("query", body)))
+    >>> list(named_indices(collect_contents("query", body)))
     ['lists']
     """
     pending = [contents]
@@ -45,9 +46,9 @@ def named_indices(contents: Contents) -> Iterator[str]:
                     continue
                 if _is_template(key, value):
                     raise BadInput(f"{key} with a template hides the query", value=key, expected="a query")
-                yield from _looked_up(key, value)
+                yield from _looked_up_indices(key, value)
                 if key == "wrapper" and isinstance(value, Mapping) and "query" in value:
-                    pending.append(contents_of("wrapper", decode_wrapper(value["query"])))
+                    pending.append(collect_contents("wrapper", decode_wrapper(value["query"])))
 
 
 # Keys of the parts of a body that name an index, or hide a query.
@@ -55,7 +56,7 @@ _LOOKUPS = ("like", "unlike", "terms", "percolate", "indexed_shape")
 _KEYS = frozenset({*_LOOKUPS, "wrapper", "ml_inference", "resift", "collate"})
 
 
-def _looked_up(key: str, value: Any) -> Iterator[str]:
+def _looked_up_indices(key: str, value: Any) -> Iterator[str]:
     """Yield the names of the indices from which a clause loads documents, terms or shapes.
 
     For example, a ``terms`` clause can load its terms from a document of another index.

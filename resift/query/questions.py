@@ -58,11 +58,12 @@ def _is_function_word(word: str, may_be_name: bool) -> bool:
     return bare.lower() in FUNCTION_WORDS and not (may_be_name and bare.isupper() and len(bare) > 1)
 
 
-def distinctive_words(text: str, field_count: int, rarity: Callable[[str], float]) -> str:
-    """Shorten a text to its most distinctive words if OpenSearch would reject the whole text as too long.
+def shorten_to_distinctive_words(text: str, field_count: int, rarity: Callable[[str], float]) -> str:
+    """Shorten a query text to its most distinctive words if OpenSearch would reject the whole text as too long.
 
-    The most distinctive words are frequent in the text and rare elsewhere: they have the largest sqrt(count) · rarity.
-    In scripts without spaces, everything between two punctuation marks counts as a single word.
+    The most distinctive words are frequent in the text and rare elsewhere. For each word, the square root of its count
+    in the text is multiplied by its rarity. The words with the largest products remain, usually up to 100. In scripts
+    without spaces, everything between two punctuation marks counts as a single word.
 
     Args:
         text: The query text, which may be a whole pasted document.
@@ -72,7 +73,7 @@ def distinctive_words(text: str, field_count: int, rarity: Callable[[str], float
     Returns:
         The whole text if it is short enough, otherwise the distinctive words in the order of the text.
 
-    >>> distinctive_words("bush fire", 2, len)
+    >>> shorten_to_distinctive_words("bush fire", 2, len)
     'bush fire'
     """
     if (len(tokenize(text)) + 1) * field_count <= MAX_OWN_CLAUSES + _TOLERANCE:  # each field counts as a clause itself

@@ -24,8 +24,9 @@ _NEGATIONS: Mapping[str, re.Pattern[str]] = {
 def always_scores(clause: Clause) -> bool:
     """Return whether each document that a clause matches gets a score above 0.
 
-    Only to such a clause inside a ``hybrid`` query can expansion words be added without adding hits. The result is also
-    False for clauses whose scores cannot be predicted, such as clauses with a function or a script.
+    A ``hybrid`` query leaves out documents with the score 0. If expansion words (words learned from relevant documents)
+    were added to a clause that matches such documents, these would become hits. The result is also False for clauses
+    whose scores cannot be predicted, such as clauses with a function or a script.
 
     Args:
         clause: The parsed clause.
@@ -48,16 +49,16 @@ def always_scores(clause: Clause) -> bool:
     return clause.kind is not None if check is None else check(clause)
 
 
-def _bool_scores(clause: Clause) -> bool:
+def _bool_always_scores(clause: Clause) -> bool:
     """Return whether each document that a ``bool`` clause matches gets a score above 0."""
     parts = clause.parts
     if any(map(always_scores, parts.get("must", ()))):
         return True
     may_match_without_should = parts.get("must") or parts.get("filter") or "minimum_should_match" in clause.settings
-    return not may_match_without_should and _all_score(clause, "should")
+    return not may_match_without_should and _all_always_score(clause, "should")
 
 
-def _all_score(clause: Clause, part: str) -> bool:
+def _all_always_score(clause: Clause, part: str) -> bool:
     """Return whether each clause in a part of a compound clause gives a score above 0 to all its documents.
 
     Args:
@@ -68,7 +69,7 @@ def _all_score(clause: Clause, part: str) -> bool:
     return bool(inner) and all(map(always_scores, inner))
 
 
-def _query_string_scores(clause: Clause) -> bool:
+def _query_string_always_scores(clause: Clause) -> bool:
     """Return whether each document that a query string matches gets a score above 0.
 
     Boosts of 0 and negations match documents with the score 0.
@@ -80,14 +81,16 @@ def _query_string_scores(clause: Clause) -> bool:
 
 
 _CHECKS: Mapping[str, Callable[[Clause], bool]] = {
-    "bool": _bool_scores,
-    "dis_max": lambda clause: _all_score(clause, "queries"),
-    "boosting": lambda clause: _all_score(clause, "positive"),
-    "nested": lambda clause: clause.settings.get("score_mode") != "none" and _all_score(clause, "query"),
-    "has_child": lambda clause: clause.settings.get("score_mode", "none") != "none" and _all_score(clause, "query"),
-    "has_parent": lambda clause: clause.settings.get("score") is True and _all_score(clause, "query"),
+    "bool": _bool_always_scores,
+    "dis_max": lambda clause: _all_always_score(clause, "queries"),
+    "boosting": lambda clause: _all_always_score(clause, "positive"),
+    "nested": lambda clause: clause.settings.get("score_mode") != "none" and _all_always_score(clause, "query"),
+    "has_child": lambda clause: (
+        clause.settings.get("score_mode", "none") != "none" and _all_always_score(clause, "query")
+    ),
+    "has_parent": lambda clause: clause.settings.get("score") is True and _all_always_score(clause, "query"),
     "function_score": lambda _: False,
     "script_score": lambda _: False,
-    "query_string": _query_string_scores,
-    "simple_query_string": _query_string_scores,
+    "query_string": _query_string_always_scores,
+    "simple_query_string": _query_string_always_scores,
 }

@@ -37,7 +37,7 @@ PartRoles = Mapping[str, Role]
 
 
 class Clause:
-    """A clause of a query.
+    """A clause of an OpenSearch query, with the clauses inside it as a tree.
 
     Attributes:
         raw: The clause as the client wrote it. A malformed clause can be any JSON value.
@@ -54,7 +54,7 @@ class Clause:
     # The role of a clause of this class if its score contributes to the score of a hit.
     scoring_role: ClassVar[Role] = Role.SCORING
     # Whether every clause of this class ranks by meaning.
-    is_semantic: ClassVar[bool] = False
+    always_ranks_by_meaning: ClassVar[bool] = False
 
     def __init__(self, raw: Any, kind: str | None, settings: Mapping[str, Any], role: Role) -> None:
         self.raw = raw
@@ -63,7 +63,7 @@ class Clause:
         self.role = role
         self.parts: Parts = _NOTHING
         self.part_roles: PartRoles = _NOTHING
-        self.ranks_by_meaning = self.is_semantic
+        self.ranks_by_meaning = self.always_ranks_by_meaning
 
     def scoring_parts(self) -> Iterator[tuple[str, tuple[Clause, ...]]]:
         """Yield a pair of name and clauses for each part of a compound clause that contributes to the score.
@@ -91,9 +91,12 @@ class Clause:
         """Whether this clause contributes to the scores of hits. False for filters, for example."""
         return self.role in (Role.SCORING, Role.VECTOR, Role.SPARSE)
 
-    def field_clauses(self) -> list[FieldClause]:
-        """Return all scoring clauses that search vectors or sparse tokens, such as ``knn`` clauses, depth first."""
-        return [clause for clause in self.walk() if isinstance(clause, FieldClause) and clause.is_scoring]
+    def semantic_clauses(self) -> list[SemanticClause]:
+        """Return all clauses that rank hits by the vectors or sparse tokens in a field, such as ``knn``, depth first.
+
+        This clause itself is included. Clauses that do not contribute to scores, such as filters, are left out.
+        """
+        return [clause for clause in self.walk() if isinstance(clause, SemanticClause) and clause.is_scoring]
 
     @property
     def searched_fields(self) -> list[str] | None:
@@ -119,16 +122,20 @@ class Clause:
         return [NestedField(name, path) for name in names] if self.kind == "nested" and isinstance(path, str) else names
 
     @property
-    def is_text(self) -> bool:
+    def is_text_search(self) -> bool:
         """Whether the clause searches for a text, like ``match``, and does nothing else.
 
         A clause that only combines other clauses, such as ``dis_max``, is a text search if all these clauses are.
         """
         if self.kind == "bool":
-            return self.settings.keys() == {"should"} and _are_texts(self.parts.get("should", ()))
+            return self.settings.keys() == {"should"} and _are_text_searches(self.parts.get("should", ()))
         if self.kind == "dis_max":
-            return _are_texts(self.parts.get("queries", ()))
-        return self.kind == "nested" and "inner_hits" not in self.settings and _are_texts(self.parts.get("query", ()))
+            return _are_text_searches(self.parts.get("queries", ()))
+        return (
+            self.kind == "nested"
+            and "inner_hits" not in self.settings
+            and _are_text_searches(self.parts.get("query", ()))
+        )
 
     @property
     def is_rewritten(self) -> bool:
@@ -189,7 +196,7 @@ class TextClause(Clause):
         return [name if boost == 1 else f"{name}^{boost:g}"]
 
     @property
-    def is_text(self) -> bool:
+    def is_text_search(self) -> bool:
         """True for every clause of this class."""
         return True
 
@@ -198,7 +205,7 @@ class HybridClause(Clause):
     """A ``hybrid`` query, which runs several queries separately and merges their rankings."""
 
     __slots__ = ()
-    is_semantic = True
+    always_ranks_by_meaning = True
 
     @property
     def queries(self) -> tuple[Clause, ...]:
@@ -211,11 +218,11 @@ class HybridClause(Clause):
         return any(clause.is_rewritten for clause in self.queries)
 
 
-class FieldClause(Clause):
+class SemanticClause(Clause):
     """A clause that ranks by the dense vectors or sparse tokens in a field, such as ``knn`` or ``neural_sparse``."""
 
     __slots__ = ()
-    is_semantic = True
+    always_ranks_by_meaning = True
 
     @property
     def field(self) -> str | None:
@@ -251,7 +258,7 @@ class FieldClause(Clause):
         return any(options.get(name) is not None for name in _RADIAL_OPTIONS)
 
 
-class VectorClause(FieldClause):
+class VectorClause(SemanticClause):
     """A ``knn`` or ``neural`` clause."""
 
     __slots__ = ()
@@ -289,7 +296,7 @@ class ScriptedVectorClause(VectorClause):
         return vector if isinstance(vector, list) else None
 
 
-class SparseClause(FieldClause):
+class SparseClause(SemanticClause):
     """A ``neural_sparse`` clause."""
 
     __slots__ = ()
@@ -316,7 +323,7 @@ _CLASSES: Mapping[str, type[Clause]] = {
 _SCRIPTED_PART_ROLES: PartRoles = {"query": Role.FILTER}
 
 
-def parse_clause(raw: Any, position: Role = Role.SCORING, level: int = 1) -> Clause:
+def parse_clause(raw: Any, outer_role: Role = Role.SCORING, level: int = 1) -> Clause:
     """Parse a query clause, and all clauses inside it, into a tree.
 
     Parsing never fails. A malformed clause becomes a node without a kind, and OpenSearch reports the error. A clause
@@ -324,8 +331,8 @@ def parse_clause(raw: Any, position: Role = Role.SCORING, level: int = 1) -> Cla
 
     Args:
         raw: The clause as JSON.
-        position: The role that the enclosing clause gives to this clause, for example ``FILTER`` inside a filter. A
-            whole query has the role ``SCORING``.
+        outer_role: The role that the enclosing clause gives to this clause, for example ``FILTER`` inside a filter.
+            A whole query has the role ``SCORING``.
         level: The depth of the clause in the query. The query itself has level 1.
 
     Returns:
@@ -341,13 +348,13 @@ def parse_clause(raw: Any, position: Role = Role.SCORING, level: int = 1) -> Cla
     kind_class, part_roles = _CLASSES.get(kind, Clause), PARTS.get(kind)
     if kind == "script_score" and _compares_vectors(settings):
         kind_class, part_roles = ScriptedVectorClause, _SCRIPTED_PART_ROLES
-    clause = kind_class(raw, kind, settings, kind_class.scoring_role if position is Role.SCORING else position)
+    clause = kind_class(raw, kind, settings, kind_class.scoring_role if outer_role is Role.SCORING else outer_role)
     if part_roles is not None:
-        _parse_parts(clause, part_roles, position, level)
+        _parse_parts(clause, part_roles, outer_role, level)
     return clause
 
 
-def _parse_parts(clause: Clause, part_roles: PartRoles, position: Role, level: int) -> None:
+def _parse_parts(clause: Clause, part_roles: PartRoles, outer_role: Role, level: int) -> None:
     """Parse the clauses inside a compound clause, and store them in the node of the compound clause.
 
     The attributes ``parts``, ``part_roles`` and ``ranks_by_meaning`` of the node are set.
@@ -355,7 +362,7 @@ def _parse_parts(clause: Clause, part_roles: PartRoles, position: Role, level: i
     Args:
         clause: The node of the compound clause, for example of a ``bool`` clause.
         part_roles: The parts that a clause of this kind can have, such as ``must`` and ``filter``, and their roles.
-        position: The role that the enclosing clause gives to this clause.
+        outer_role: The role that the enclosing clause gives to this clause.
         level: The depth of the clause in the query.
     """
     parts = {}
@@ -363,11 +370,11 @@ def _parse_parts(clause: Clause, part_roles: PartRoles, position: Role, level: i
         value = clause.settings.get(name)
         if value is None:
             continue
-        inner_position = part_role if position is Role.SCORING or part_role is Role.EXCLUDED else position
+        inner_role = part_role if outer_role is Role.SCORING or part_role is Role.EXCLUDED else outer_role
         items = value if isinstance(value, list) else [value]
-        parts[name] = tuple([parse_clause(item, inner_position, level + 1) for item in items])
+        parts[name] = tuple([parse_clause(item, inner_role, level + 1) for item in items])
     clause.parts, clause.part_roles = parts, part_roles
-    if not clause.is_semantic:
+    if not clause.always_ranks_by_meaning:
         clause.ranks_by_meaning = any(inner.ranks_by_meaning for _, part in clause.scoring_parts() for inner in part)
 
 
@@ -381,9 +388,9 @@ def _compares_vectors(settings: Mapping[str, Any]) -> bool:
     return isinstance(script, Mapping) and (script.get("lang"), script.get("source")) == ("knn", "knn_score")
 
 
-def _are_texts(clauses: tuple[Clause, ...]) -> bool:
+def _are_text_searches(clauses: tuple[Clause, ...]) -> bool:
     """Return whether there are clauses, and all of them are text searches."""
-    return bool(clauses) and all(clause.is_text for clause in clauses)
+    return bool(clauses) and all(clause.is_text_search for clause in clauses)
 
 
 def boost_of(options: Mapping[str, Any]) -> float:

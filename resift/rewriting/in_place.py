@@ -26,7 +26,7 @@ from resift.query.clause_count import MAX_ENGINE_CLAUSES
 from resift.query.dsl import REWRITTEN_NAME, Body
 from resift.query.kinds import HYBRID_KIND, JOINING_KINDS
 from resift.query.scores import always_scores
-from resift.query.tree import Clause, FieldClause, HybridClause, SparseClause
+from resift.query.tree import Clause, HybridClause, SemanticClause, SparseClause
 from resift.rewriting.clauses import (
     MAX_DOCUMENT_LISTS,
     bool_clause,
@@ -147,7 +147,7 @@ def _without_vector_clauses(clause: Clause) -> Any:
     Args:
         clause: The parsed query, or a clause inside it.
     """
-    if isinstance(clause, FieldClause) and clause.field is not None:
+    if isinstance(clause, SemanticClause) and clause.field is not None:
         texts = clause.parts.get("query", ())  # of a scripted clause
         return texts[0].raw if texts else {"match_all": {}}
     return clause.replace_scoring_clauses(_without_vector_clauses)
@@ -209,7 +209,7 @@ class _ClauseRewriter:
         self._not_relevant = document_clauses(not_relevant, knowledge.home_indices)
         self._moves = self._moved_clauses()
         self._texts = list(self._text_clauses(query.root))
-        self._clause_count = knowledge.clause_counter.clauses(query.root) + self._added_clause_count()
+        self._clause_count = knowledge.clause_counter.count_clauses(query.root) + self._added_clause_count()
         self._word_count = self._words_per_text()
 
     @property
@@ -259,7 +259,8 @@ class _ClauseRewriter:
         if not self._texts or not knowledge.expansion_words:
             return 0
         clauses_per_word = sum(
-            knowledge.clause_counter.fields(clause.searched_fields or knowledge.fields) for clause in self._texts
+            knowledge.clause_counter.clauses_per_word(clause.searched_fields or knowledge.fields)
+            for clause in self._texts
         )
         return min(len(knowledge.expansion_words), addable_word_count(self._clause_count, clauses_per_word))
 
@@ -282,7 +283,7 @@ class _ClauseRewriter:
             clause: move_clause(clause, self._knowledge.own_fields, self._widens)
             if is_moved
             else MovedClause(clause.raw)
-            for clause in self._root.field_clauses()
+            for clause in self._root.semantic_clauses()
             if clause.field is not None
         }
 
@@ -318,7 +319,7 @@ class _ClauseRewriter:
         if in_hybrid and clause.has_unknown:
             self.notes.append(Note(Outcome.UNKNOWN_CLAUSE))
             return clause.raw
-        if isinstance(clause, FieldClause) and clause.field is not None:
+        if isinstance(clause, SemanticClause) and clause.field is not None:
             return self._rewrite_vector_clause(clause, in_hybrid)
         if not clause.ranks_by_meaning:
             return self._rewrite_text_clause(clause, in_hybrid)

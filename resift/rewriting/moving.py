@@ -13,7 +13,7 @@ from resift.feedback.field_feedback import Tokens, move_tokens
 from resift.query.body import Query
 from resift.query.dsl import Body
 from resift.query.kinds import SPARSE_KIND
-from resift.query.tree import FieldClause, ScriptedVectorClause, SparseClause, VectorClause, boost_of
+from resift.query.tree import ScriptedVectorClause, SemanticClause, SparseClause, VectorClause, boost_of
 from resift.rewriting.clauses import bool_clause
 from resift.rewriting.knowledge import FieldKnowledge, RequiredData, TextToEncode
 from resift.rewriting.outcome import Note, Outcome
@@ -59,7 +59,7 @@ def required_data(query: Query, mapped: Mapping[str, VectorField]) -> RequiredDa
         The fields to load for the judged documents, and the query texts to encode.
     """
     fields, texts = set(), set()
-    for clause in query.root.field_clauses():
+    for clause in query.root.semantic_clauses():
         field = _movable_field(clause, mapped)
         if field is None or clause.is_radial:
             continue
@@ -70,7 +70,7 @@ def required_data(query: Query, mapped: Mapping[str, VectorField]) -> RequiredDa
     return RequiredData(fields=frozenset(fields), texts=frozenset(texts))
 
 
-def move_clause(clause: FieldClause, knowledge: FieldKnowledge, widens: bool = False) -> MovedClause | Note:
+def move_clause(clause: SemanticClause, knowledge: FieldKnowledge, widens: bool = False) -> MovedClause | Note:
     """Move the query vector or query tokens of a clause towards the relevant documents of the session.
 
     All other settings of the clause stay the same. A ``neural`` clause becomes a ``knn`` clause, because its text is
@@ -102,7 +102,7 @@ def move_clause(clause: FieldClause, knowledge: FieldKnowledge, widens: bool = F
     return _with_moved_vector(clause, start, field, knowledge)
 
 
-def _encoding_obstacle(clause: FieldClause, field: VectorField) -> Outcome:
+def _encoding_obstacle(clause: SemanticClause, field: VectorField) -> Outcome:
     """Return the reason why the query text of a clause could not be converted to a vector or tokens.
 
     Args:
@@ -133,7 +133,7 @@ def without_documents(clause: Body, excluded: list[Body]) -> Body:
     return {kind: {field: {**options, "filter": {"bool": condition}}}}
 
 
-def _movable_field(clause: FieldClause, mapped: Mapping[str, VectorField]) -> VectorField | None:
+def _movable_field(clause: SemanticClause, mapped: Mapping[str, VectorField]) -> VectorField | None:
     """Return the field that a clause searches, unless Resift cannot move query vectors or query tokens in this field.
 
     Moving a query vector or query tokens adapts them to the user's relevance judgements.
@@ -152,7 +152,7 @@ def _movable_field(clause: FieldClause, mapped: Mapping[str, VectorField]) -> Ve
     return field if is_movable else None
 
 
-def _query_vector_or_tokens(clause: FieldClause) -> Any:
+def _query_vector_or_tokens(clause: SemanticClause) -> Any:
     """Return the query vector or the query tokens that a clause contains.
 
     The result is None if the clause contains neither, for example because it contains a text that a model encodes.
@@ -162,7 +162,7 @@ def _query_vector_or_tokens(clause: FieldClause) -> Any:
     return clause.vector if isinstance(clause, VectorClause) else None
 
 
-def _text_to_encode(clause: FieldClause, field: VectorField) -> TextToEncode | None:
+def _text_to_encode(clause: SemanticClause, field: VectorField) -> TextToEncode | None:
     """Return the query text of a clause that OpenSearch must encode.
 
     Args:
@@ -220,7 +220,7 @@ def _with_tokens(clause: SparseClause, field: VectorField, own: Tokens, moved: T
 
 
 def _with_moved_vector(
-    clause: FieldClause, start: Any, field: VectorField, knowledge: FieldKnowledge
+    clause: SemanticClause, start: Any, field: VectorField, knowledge: FieldKnowledge
 ) -> MovedClause | Note:
     """Move the query vector of a clause towards the relevant documents of the session.
 
@@ -242,7 +242,7 @@ def _with_moved_vector(
     return MovedClause(_with_vector(clause, field, vector), topic_separation, bonus)
 
 
-def _with_vector(clause: FieldClause, field: VectorField, vector: Floats) -> Body:
+def _with_vector(clause: SemanticClause, field: VectorField, vector: Floats) -> Body:
     """Return a vector clause as JSON with a new query vector.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from resift.query.body import Query
 from resift.query.kinds import VECTOR_KINDS
-from resift.query.tree import FieldClause, HybridClause
+from resift.query.tree import HybridClause, SemanticClause
 from resift.rewriting.knowledge import Knowledge
 from resift.rewriting.outcome import Outcome
 
@@ -50,7 +50,7 @@ def _form_obstacle(query: Query) -> Outcome | None:
     if query.has_inner_hybrid:
         return Outcome.INNER_HYBRID
     if query.has_mmr and root.kind in VECTOR_KINDS:
-        return Outcome.MALFORMED if isinstance(root, FieldClause) and root.field is None else None
+        return Outcome.MALFORMED if isinstance(root, SemanticClause) and root.field is None else None
     return Outcome.MMR if query.has_mmr else None
 
 

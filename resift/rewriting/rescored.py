@@ -111,7 +111,7 @@ class _TextSearchRewriter:
         self._highlighted = _highlighted_query(query.root, knowledge.field_types)
         self._knowledge, self._options = knowledge, options
         added = _MARKS + MAX_DOCUMENT_LISTS * knowledge.document_clause_count
-        self._clause_count = knowledge.clause_counter.clauses(query.root) + added
+        self._clause_count = knowledge.clause_counter.count_clauses(query.root) + added
         self.may_change_query = self._clause_count <= MAX_ENGINE_CLAUSES
         self.notes: list[Note] = []
         # ``min_score`` applies to the score of the query itself, so the query must not be changed.
@@ -135,7 +135,7 @@ class _TextSearchRewriter:
         word_fields, mean_boost = average_boosts(fields)
         length = knowledge.word_weight * mean_boost * query_length(knowledge.text)
         words = word_clauses(knowledge.expansion_words, word_fields, length)
-        clauses_per_word = knowledge.clause_counter.fields(fields)
+        clauses_per_word = knowledge.clause_counter.clauses_per_word(fields)
         # A rescore stage is a query of its own. It does not contain the words of the original query.
         self._words = words[: addable_word_count(0, clauses_per_word)]
         room = addable_word_count(self._clause_count, clauses_per_word)

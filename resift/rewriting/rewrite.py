@@ -86,4 +86,4 @@ def marked_query(query: Query) -> Body:
     Args:
         query: The parsed search body.
     """
-    return query.root.raw if query.must_stay_bare else marked_bool(must=[query.root.raw])
+    return query.root.raw if query.must_not_be_wrapped else marked_bool(must=[query.root.raw])

@@ -30,7 +30,7 @@ def addable_word_count(clause_count: int, clauses_per_word: int) -> int:
     Args:
         clause_count: The number of clauses that the query has already.
         clauses_per_word: The number of clauses that each added word needs. See
-            :meth:`resift.query.clause_count.ClauseCounter.fields`.
+            :meth:`resift.query.clause_count.ClauseCounter.clauses_per_word`.
     """
     return max(0, (MAX_OWN_CLAUSES - clause_count) // clauses_per_word)
 

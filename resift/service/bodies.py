@@ -10,12 +10,12 @@ from msgspec import structs
 from resift.contracts.documents import IndexInfo
 from resift.contracts.search_options import SearchRequest
 from resift.errors import BadInput
-from resift.query.allow_list import check_listed
+from resift.query.allow_list import check_against_allow_list
 from resift.query.body import Query
 from resift.query.dsl import Body
 from resift.query.limits import check_limits
 from resift.query.lookups import named_indices
-from resift.query.questions import distinctive_words, question_clause
+from resift.query.questions import question_clause, shorten_to_distinctive_words
 from resift.rewriting.options import Options, read_options
 
 # The number of characters of a field in which OpenSearch looks for highlights. Without a limit, a document with a
@@ -53,7 +53,7 @@ def search_body(search: Search, info: IndexInfo, rarity: Callable[[str], float])
         search: The request. Its query can be a text, a query clause or a whole search body.
         info: The names and fields of the searched index.
         rarity: A function that returns how rare a word is. It is used to shorten a text that is too long for the
-            engine. See :func:`resift.query.questions.distinctive_words`.
+            engine. See :func:`resift.query.questions.shorten_to_distinctive_words`.
 
     Raises:
         BadInput: If the query is malformed, or ``size`` or ``from`` is not a whole number. Also if the query is a
@@ -89,7 +89,7 @@ def _text_body(search: Search, text: str, info: IndexInfo, rarity: Callable[[str
         info: The names and fields of the searched index.
         rarity: A function that returns how rare a word is, used to shorten very long texts.
     """
-    query = question_clause(distinctive_words(text, len(info.fields), rarity), info.fields)
+    query = question_clause(shorten_to_distinctive_words(text, len(info.fields), rarity), info.fields)
     if search.filter:
         query = {"bool": {"must": [query], "filter": [search.filter]}}
     body: Body = {"query": query}
@@ -147,7 +147,7 @@ def check_search(search: Search, max_text: int, listed_only: bool) -> list[str]:
             continue
         if listed_only:
             shape = "clause" if name == "filter" or is_clause(value) else "body"
-            check_listed(name, value, shape, search.size)
+            check_against_allow_list(name, value, shape, search.size)
         else:
             indices.extend(named_indices(check_limits(name, value, max_text)))
     return indices

@@ -18,7 +18,7 @@ from typing import Any
 from resift.errors import BadInput
 from resift.feedback.explain import title_of
 from resift.field_names import TITLE_NAMES, words_of_name
-from resift.query.dsl import document_text, is_ours, values_of
+from resift.query.dsl import document_text, is_resift_field, values_of
 
 Bound = float | str
 """A bound of a facet's range: a number, or a date in ISO 8601 format."""
@@ -267,7 +267,7 @@ def _texts_by_field(sources: Sequence[Mapping[str, Any]], fields: Sequence[str])
     Yields:
         The name of a field and the list of its values. Values are truncated to 2,000 characters.
     """
-    top_level = [name for source in sources for name in source if not is_ours(name)]
+    top_level = [name for source in sources for name in source if not is_resift_field(name)]
     for name in dict.fromkeys([*top_level, *fields]):
         values = [value for source in sources for value in values_of(source, name) if value is not None]
         texts = [value[:_MAX_VALUE_READ] for value in values if isinstance(value, str)]
@@ -444,7 +444,7 @@ def short_fields(sources: Sequence[Mapping[str, Any]], exact: Sequence[str], tex
         texts: The names of the text fields, which are never returned.
     """
     stems = {_stem(name) for name in exact}
-    top_level = dict.fromkeys(name for source in sources for name in source if not is_ours(name))
+    top_level = dict.fromkeys(name for source in sources for name in source if not is_resift_field(name))
     inexact = [name for name in top_level if name not in stems and name not in set(texts)]
     fields = filter(None, (_field(sources, name) for name in [*exact, *inexact]))
     return [

@@ -41,7 +41,7 @@ from resift.plugin.addresses import without_credentials
 from resift.query.body import Query, parse
 from resift.query.dsl import MAX_RESULTS, Body, without_boost
 from resift.query.limits import check_limits
-from resift.query.questions import distinctive_words
+from resift.query.questions import shorten_to_distinctive_words
 from resift.reviews.reviews import Reviews
 from resift.rewriting.knowledge import NO_REQUIRED_DATA, Knowledge, RequiredData
 from resift.rewriting.moving import required_data
@@ -513,7 +513,7 @@ class SearchService:
         knowledge = self.knowledge.load(info, options, needs, headers)
         text, notes = options.text or "", list(knowledge.notes)
         searched_text = text
-        distinctive = distinctive_words(text, len(info.fields), self.model.table.idf)
+        distinctive = shorten_to_distinctive_words(text, len(info.fields), self.model.table.idf)
         # A body of the caller's own may search for the whole text.
         if distinctive != text and distinctive == query.text:
             searched_text = distinctive

@@ -15,7 +15,7 @@ from resift.embedded.engine import SqliteEngine
 from resift.feedback.judgements import JudgedDocument
 from resift.query.body import parse
 from resift.query.dsl import MAX_RESULTS
-from resift.query.questions import distinctive_words, question_clause
+from resift.query.questions import question_clause, shorten_to_distinctive_words
 from resift.rewriting.knowledge import Knowledge
 from resift.rewriting.options import Options
 from resift.rewriting.rewrite import rewrite
@@ -100,7 +100,7 @@ class IndexSearch:
         query = EncodedQuery(search.text, search.vector, self.similarity)
         sample, carried = partial(self._samples.draw, info), info.tuning.carried
         feedback = scoped_feedback(learned, query, sample, carried)
-        text = distinctive_words(search.text, len(info.fields), self.idf)
+        text = shorten_to_distinctive_words(search.text, len(info.fields), self.idf)
         clause = question_clause(text, info.fields)
         words = self._word_selector.select(feedback, info)
         knowledge = replace(

@@ -12,7 +12,7 @@ from resift.contracts.documents import Document
 from resift.contracts.engine import Engine
 from resift.query.body import TextQuery, parse
 from resift.query.dsl import MAX_OWN_CLAUSES
-from resift.query.questions import distinctive_words, question_clause
+from resift.query.questions import question_clause, shorten_to_distinctive_words
 from resift.rewriting.clauses import WIDENED_NAME
 from resift.rewriting.knowledge import Knowledge
 from resift.rewriting.options import Options
@@ -94,20 +94,20 @@ def rarity(word: str) -> float:
 def test_the_distinctive_words_of_a_long_text_are_searched() -> None:
     many = [f"w{number}" for number in range(2 * MAX_OWN_CLAUSES)]
     short = " ".join(many[: MAX_OWN_CLAUSES // 2])
-    assert distinctive_words(short, 2, rarity) == short
-    assert distinctive_words(" ".join(many), 0, rarity) == " ".join(many)  # whose fields nobody knows
+    assert shorten_to_distinctive_words(short, 2, rarity) == short
+    assert shorten_to_distinctive_words(" ".join(many), 0, rarity) == " ".join(many)  # whose fields nobody knows
     text = f"Extraordinary fire. {' '.join(many)} FIRE Fire fire, because of the fire"
-    kept = distinctive_words(text, 2, rarity).split()
+    kept = shorten_to_distinctive_words(text, 2, rarity).split()
     assert len(kept) == len(set(kept)) == 100
     assert kept[:2] == ["extraordinary", "fire"]
     assert {"because", "of", "the"}.isdisjoint(kept)
-    assert len(distinctive_words(text, 20, rarity).split()) == 25
+    assert len(shorten_to_distinctive_words(text, 20, rarity).split()) == 25
     # one line without blanks, as of a log
-    assert len(distinctive_words(",".join(f'"{word}":1' for word in many), 2, rarity).split()) == 100
+    assert len(shorten_to_distinctive_words(",".join(f'"{word}":1' for word in many), 2, rarity).split()) == 100
 
 
 def test_a_long_text_without_spaces_between_its_words_keeps_runs_of_them() -> None:
     text = "".join(f"东京塔的{'高' * (number % 9 + 1)}，" for number in range(300)) + "铁" * 200
-    kept = distinctive_words(text, 1, rarity)
+    kept = shorten_to_distinctive_words(text, 1, rarity)
     assert kept == "铁" * 100  # of the longest, as many as are looked for
-    assert distinctive_words(text, 1, lambda word: 1.0).split()[0] == "东京塔的高"
+    assert shorten_to_distinctive_words(text, 1, lambda word: 1.0).split()[0] == "东京塔的高"

@@ -18,7 +18,7 @@ from resift.contracts.documents import Document
 from resift.embedded.engine import SqliteEngine
 from resift.errors import BadInput, IndexNotServed
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.query.limits import contents_of
+from resift.query.limits import collect_contents
 from resift.query.lookups import named_indices
 from resift.reranker import Config, create_app
 from resift.service.served_indices import ServedIndices
@@ -174,7 +174,7 @@ def test_queries_look_nothing_up_in_other_indices(client: FlaskClient, unlisted:
 
 def looked_up(value: Any) -> list[str]:
     """Return the indices that a part of a body names, sorted."""
-    return sorted(named_indices(contents_of("query", value)))
+    return sorted(named_indices(collect_contents("query", value)))
 
 
 def test_where_a_query_names_indices() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from odd_bodies import CLAUSES, ODD, PARTS, paths
 
-from resift.query.allow_list import _alternatives, _keys, _kind, search_list
+from resift.query.allow_list import _allowed_keys, _json_type, _shapes_by_type, read_allow_list
 
 Body = dict[str, Any]
 HIDDEN = "zanzibar"  # a word in each field of the hidden documents, and nowhere else
@@ -127,8 +127,11 @@ class Fuzzer:
         kind = self.random.choice(["listed", "listed", "listed clause", "changed", "hidden"])
         if kind == "listed clause":
             return kind, self.made("clause")
-        parts = self.random.sample(list(_keys("body")), self.random.randint(0, 3))
-        body: Body = {"query": self.made("clause"), **{name: self.made(_keys("body")[name], name) for name in parts}}
+        parts = self.random.sample(list(_allowed_keys("body")), self.random.randint(0, 3))
+        body: Body = {
+            "query": self.made("clause"),
+            **{name: self.made(_allowed_keys("body")[name], name) for name in parts},
+        }
         if kind == "changed":
             self._change(body, [*ODD, *CLAUSES, *PARTS])
         elif kind == "hidden":
@@ -138,8 +141,8 @@ class Fuzzer:
     def made(self, shape: str, key: str = "") -> Any:
         """Return a value of a shape in allow_list.json for a key, in most cases one that OpenSearch accepts."""
         self.left -= 1
-        kinds = _alternatives(shape)
-        sensible = [value for value in SENSIBLE.get(key, ()) if _kind(value) in kinds]
+        kinds = _shapes_by_type(shape)
+        sensible = [value for value in SENSIBLE.get(key, ()) if _json_type(value) in kinds]
         if sensible and self.random.random() < 0.9:
             return self.random.choice(sensible)
         kind = self.random.choice(list(kinds))
@@ -155,14 +158,14 @@ class Fuzzer:
         return self.random.random() < 0.5 if kind == "boolean" else None
 
     def _object(self, shape: str) -> Body:
-        keys = _keys(shape)
+        keys = _allowed_keys(shape)
         if shape in ("clause", "interval"):
             if self.left <= 0:
                 return {"match_all": {}} if shape == "clause" else {"match": {"query": "fire"}}
             name = self.random.choice(list(keys))
             return {name: self.made(keys[name])}
         if shape == "aggregation":
-            names = [self.random.choice(list(search_list()["aggregations"]))]
+            names = [self.random.choice(list(read_allow_list()["aggregations"]))]
             names += [name for name in ("aggs", "meta") if self.left > 0 and self.random.random() < 0.3]
         else:
             names = [key for key in keys if key in NEEDED.split() or key == "*"]

@@ -42,7 +42,7 @@ OPTIONS = Options(alpha=0.5, window=100)
 
 def count(query: Any, types: Mapping[str, str] = WIDE) -> int:
     """Return the number of clauses of a query."""
-    return ClauseCounter([types]).clauses(parse_clause(query))
+    return ClauseCounter([types]).count_clauses(parse_clause(query))
 
 
 def rewritten(query: Any, knowledge: Knowledge = SESSION, **options: Any) -> Rewritten:
@@ -94,9 +94,9 @@ def test_an_object_exists_if_any_of_its_fields_does() -> None:
 
 def test_patterns_match_no_vectors_and_the_widest_of_several_indices_counts() -> None:
     mapping = {"properties": {"title": {"type": "text"}, "v": {"type": "knn_vector"}, "parts": {"properties": {}}}}
-    assert ClauseCounter([field_types(mapping)]).fields(["*"]) == 1
-    assert ClauseCounter([field_types(mapping), WIDE]).fields(["*"]) == 63
-    assert ClauseCounter().fields(["*"]) == 50
+    assert ClauseCounter([field_types(mapping)]).clauses_per_word(["*"]) == 1
+    assert ClauseCounter([field_types(mapping), WIDE]).clauses_per_word(["*"]) == 63
+    assert ClauseCounter().clauses_per_word(["*"]) == 50
 
 
 def test_equal_mappings_of_several_indices_are_kept_once() -> None:

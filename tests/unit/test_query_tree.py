@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from odd_bodies import CLAUSES, QUERIES, changed
 
 from resift.errors import BadInput, TextTooLong
-from resift.query.allow_list import search_list
+from resift.query.allow_list import read_allow_list
 from resift.query.body import TextQuery, parse
 from resift.query.dsl import REWRITTEN_NAME, NestedField
 from resift.query.kinds import KNOWN_KINDS, Role
@@ -25,11 +25,11 @@ from resift.query.limits import (
     MAX_QUERY_VALUES,
     check_brackets,
     check_limits,
-    contents_of,
+    collect_contents,
 )
 from resift.query.lookups import named_indices
 from resift.query.text import text_of
-from resift.query.tree import Clause, FieldClause, SparseClause, VectorClause, parse_clause
+from resift.query.tree import Clause, SemanticClause, SparseClause, VectorClause, parse_clause
 
 MATCH = {"match": {"title": "bush fire"}}
 OTHER = {"match": {"text": "army"}}
@@ -73,7 +73,7 @@ def assert_is_unchanged(body: dict[str, Any]) -> None:
     assert isinstance(query.text, str)
     assert query.root.searched_fields is None or isinstance(query.root.searched_fields, list)
     assert query.text_query is None or isinstance(query.text_query, TextQuery)
-    for clause in query.root.field_clauses():
+    for clause in query.root.semantic_clauses():
         assert clause.role in (Role.VECTOR, Role.SPARSE)
         assert isinstance(clause.is_radial, bool)
     assert isinstance(query.is_malformed, bool)
@@ -215,7 +215,7 @@ def test_unknown_and_malformed_clauses_are_opaque() -> None:
 
 
 def test_the_table_knows_everything_in_the_allow_list() -> None:
-    assert set(search_list()["clauses"]) <= KNOWN_KINDS
+    assert set(read_allow_list()["clauses"]) <= KNOWN_KINDS
 
 
 def test_clauses_beyond_the_limit_of_depth_are_opaque() -> None:
@@ -252,7 +252,7 @@ def test_vector_and_sparse_clauses_have_a_field_and_a_value() -> None:
     assert (scripted.field, scripted.vector) == ("v", [1.0, 2.0])
     assert (sparse.field, sparse.tokens) == ("tokens", {"fire": 1.0})
     both = clause_of({"hybrid": {"queries": [MATCH, KNN, {"bool": {"should": [SPARSE], "filter": [KNN]}}]}})
-    assert [clause.raw for clause in both.field_clauses()] == [KNN, SPARSE]
+    assert [clause.raw for clause in both.semantic_clauses()] == [KNN, SPARSE]
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_vector_and_sparse_clauses_have_a_field_and_a_value() -> None:
 )
 def test_a_malformed_clause_names_no_field(query: dict[str, Any]) -> None:
     clause = clause_of(query)
-    assert isinstance(clause, FieldClause)
+    assert isinstance(clause, SemanticClause)
     assert (clause.field, dict(clause.options)) == (None, {})
 
 
@@ -277,7 +277,7 @@ def test_clauses_limited_by_score_or_distance_are_radial(option: str) -> None:
         {"script_score": {"query": MATCH, "script": SCRIPT, option: 0.5}},
     ):
         clause = clause_of(query)
-        assert isinstance(clause, FieldClause)
+        assert isinstance(clause, SemanticClause)
         assert clause.is_radial
 
 
@@ -344,10 +344,10 @@ def test_searched_fields_are_the_fields_of_scoring_text_clauses() -> None:
 def test_hybrid_unknown_and_diversified_queries_must_stay_bare() -> None:
     hybrid: dict[str, Any] = {"hybrid": {"queries": [MATCH, KNN]}}
     for query in (hybrid, {"bool": {"must": [hybrid]}}, UNKNOWN, {"bool": {"must": [MATCH], "filter": [UNKNOWN]}}):
-        assert parse({"query": query}).must_stay_bare
+        assert parse({"query": query}).must_not_be_wrapped
     for query in (KNN, {"bool": {"must": [MATCH, KNN]}}):
-        assert not parse({"query": query}).must_stay_bare
-        assert parse({"query": query, "ext": {"mmr": {"diversity": 0.5}}}).must_stay_bare
+        assert not parse({"query": query}).must_not_be_wrapped
+        assert parse({"query": query, "ext": {"mmr": {"diversity": 0.5}}}).must_not_be_wrapped
     assert parse({"query": {"bool": {"must": [hybrid]}}}).has_inner_hybrid
     assert not parse({"query": hybrid}).has_inner_hybrid
 
@@ -365,11 +365,11 @@ def test_rewritten_queries_are_recognised() -> None:
 
 
 def test_contents_are_listed_once() -> None:
-    contents = contents_of("query", {"a": [{"b": "x"}, "y", 1, [0.5] * 50], "c": {"d": None}})
+    contents = collect_contents("query", {"a": [{"b": "x"}, "y", 1, [0.5] * 50], "c": {"d": None}})
     assert contents.texts == ["y", "x"]
     assert contents.objects[1:] == [{"d": None}, {"b": "x"}]
     assert contents.value_count == 2 + 4 + 1 + 1 + 50
-    assert contents_of("query", "fire").value_count == 0
+    assert collect_contents("query", "fire").value_count == 0
 
 
 def nested(depth: int) -> Any:
@@ -457,6 +457,6 @@ def test_a_wrapper_with_unknown_options_stays_as_it_is() -> None:
 
 @pytest.mark.parametrize("text", [FILTERED % "1e999", FILTERED % '5, "gte": 50', json.dumps({"n": [{}] * 10**5})])
 def test_a_wrapped_query_follows_the_rules_for_bodies(text: str) -> None:
-    contents = contents_of("query", wrapped(text))
+    contents = collect_contents("query", wrapped(text))
     with pytest.raises(BadInput, match=r"finite numbers|each key once|values, including"):
         list(named_indices(contents))

@@ -655,10 +655,10 @@ def without_additions(clause: Any) -> Any:
     inner = clause.get("bool")
     if isinstance(inner, dict) and set(inner) <= {"must", "should", "filter"} and len(inner.get("must", [])) == 1:
         added = json.dumps(inner.get("should", []))
-        is_ours = inner.get("filter") == [NAMED] or any(
+        is_resift_field = inner.get("filter") == [NAMED] or any(
             name in added for name in ('"lenient"', '"constant_score"', '"bush"')
         )
-        if is_ours and inner.get("filter") in (None, [NAMED]):
+        if is_resift_field and inner.get("filter") in (None, [NAMED]):
             return without_additions(inner["must"][0])
     sinking = clause.get("function_score", {})
     if isinstance(sinking, dict) and sinking.get("score_mode") == "first":

@@ -18,7 +18,7 @@ from resift.contracts.documents import Document
 from resift.contracts.search_options import PipelineOptions
 from resift.embedded.engine import SqliteEngine
 from resift.errors import BadInput, ClauseNotAllowed, TextTooLong
-from resift.query.allow_list import check_listed, search_list
+from resift.query.allow_list import check_against_allow_list, read_allow_list
 from resift.reranker import Config, create_app
 from resift.reranker.access.keys import KeyFile
 
@@ -51,22 +51,22 @@ FITTING: list[dict[str, Any]] = [
 @pytest.mark.parametrize(("clause", "place"), UNLISTED, ids=[place for _, place in UNLISTED])
 def test_unlisted_clauses_are_refused_with_their_position(clause: dict[str, Any], place: str) -> None:
     with pytest.raises(ClauseNotAllowed, match=re.escape(place)) as caught:
-        check_listed("query", clause)
+        check_against_allow_list("query", clause)
     assert caught.value.value == place
 
 
 def test_all_options_of_a_rewriting_are_accepted() -> None:
-    listed = search_list()["shapes"]["options"]
+    listed = read_allow_list()["shapes"]["options"]
     assert set(listed) == {field.encode_name for field in msgspec.structs.fields(PipelineOptions)}
     options = {"session": "anna", "feedback": "mask", "without": ["smoke"], "scroll": True}
-    check_listed("query", {"query": MATCH, "ext": {"resift": options}}, "body")
+    check_against_allow_list("query", {"query": MATCH, "ext": {"resift": options}}, "body")
 
 
 @pytest.mark.parametrize("clause", FITTING, ids=str)
 def test_ordinary_clauses_are_accepted(clause: dict[str, Any]) -> None:
-    check_listed("query", clause)
+    check_against_allow_list("query", clause)
     named = {name: {"filters": {"filters": {name: clause}}} for name in ("match_x", "wrapper", "_script", "aggs")}
-    check_listed("query", {"query": clause, "aggs": named, "post_filter": clause}, "body")
+    check_against_allow_list("query", {"query": clause, "aggs": named, "post_filter": clause}, "body")
 
 
 TOO_MUCH: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -93,18 +93,18 @@ TOO_MUCH: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 @pytest.mark.parametrize("what", TOO_MUCH)
 def test_values_beyond_the_bounds_are_refused(what: str) -> None:
     fitting, too_much = TOO_MUCH[what]
-    check_listed("query", fitting)
+    check_against_allow_list("query", fitting)
     with pytest.raises(TextTooLong):
-        check_listed("query", too_much)
+        check_against_allow_list("query", too_much)
 
 
 def test_the_depth_of_clauses_is_limited_but_not_their_number() -> None:
     deep: dict[str, Any] = MATCH
     for _ in range(19):
         deep = {"bool": {"must": deep}}
-    check_listed("query", {"bool": {"must": [deep["bool"]["must"]] * 9}})
+    check_against_allow_list("query", {"bool": {"must": [deep["bool"]["must"]] * 9}})
     with pytest.raises(TextTooLong):
-        check_listed("query", {"bool": {"must": deep}})
+        check_against_allow_list("query", {"bool": {"must": deep}})
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_the_depth_of_clauses_is_limited_but_not_their_number() -> None:
 )
 def test_misplaced_clauses_are_refused(clause: dict[str, Any]) -> None:
     with pytest.raises(BadInput):
-        check_listed("query", clause)
+        check_against_allow_list("query", clause)
 
 
 def terms(size: int, **inner: Any) -> dict[str, Any]:
@@ -155,7 +155,7 @@ def terms(size: int, **inner: Any) -> dict[str, Any]:
 )
 def test_multiplying_work_is_limited(body: dict[str, Any], size: int, is_listed: bool) -> None:
     with nullcontext() if is_listed else pytest.raises(BadInput):
-        check_listed("query", body, "body", size)
+        check_against_allow_list("query", body, "body", size)
 
 
 @pytest.fixture
@@ -209,7 +209,7 @@ def test_unlisted_clauses_are_passed_on_in_the_cluster(engine: SqliteEngine, mod
 def test_any_json_value_raises_bad_input_at_most() -> None:
     odd: list[Any] = [None, True, 1, 1.5, "x", [], [None], {}, {"x": {}}, {"query": []}]
     for shape in ("clause", "body"):
-        for name in (*search_list()["clauses"], *search_list()["body"]):
+        for name in (*read_allow_list()["clauses"], *read_allow_list()["body"]):
             for value in odd:
                 with suppress(BadInput, ClauseNotAllowed):  # no other exception is raised
-                    check_listed("query", {name: value}, shape)
+                    check_against_allow_list("query", {name: value}, shape)

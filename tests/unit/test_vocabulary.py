@@ -131,7 +131,7 @@ def test_related_words_stay_within_the_clause_limit_for_many_fields(
     )
     query = parse({"query": {"multi_match": {"query": known.text, "fields": known.fields}}})
     rewritten = rewrite(query, known, Options(alpha=0.5, window=100, widen=True))
-    assert ClauseCounter().clauses(parse(rewritten.body).root) <= MAX_ENGINE_CLAUSES
+    assert ClauseCounter().count_clauses(parse(rewritten.body).root) <= MAX_ENGINE_CLAUSES
     added = {word for word in str(rewritten.body["query"]).replace("'", " ").split() if word.startswith("other")}
     assert set(rewritten.added_related_words) == added, "only words that fit are reported"
 

@@ -27,7 +27,7 @@ from resift.plugin.cluster.search_pipelines import (
     read_rewriters,
 )
 from resift.plugin.cluster.templates import Stamp, fill_placeholders, ingest_batch_size, render_template
-from resift.query.dsl import PIPELINE_PREFIX, is_compact
+from resift.query.dsl import PIPELINE_PREFIX, is_compact_vector_field
 from resift.version import __version__
 
 # Names of indices that cannot have pipelines. The pipeline of an index "ingest" would be named "resift-ingest", which
@@ -59,7 +59,7 @@ class IngestPipeline(Pipeline):
         for values in encoders:
             gather, encode, compact, tidy_up = fill_placeholders(template, {**values, **scripts})
             processors += [gather, encode]
-            if is_compact(values["vector_field"]):
+            if is_compact_vector_field(values["vector_field"]):
                 processors.append(compact)
             processors.append(tidy_up)
         self.index, self.owners = index, frozenset(values["name"] for values in encoders)

@@ -17,7 +17,7 @@ from resift.contracts.documents import IndexInfo
 from resift.contracts.tuning import Tuning
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.mappings import TUNING_KEY
-from resift.query.dsl import is_ours
+from resift.query.dsl import is_resift_field
 
 # All indices except system indices: closed and hidden indices, and backing indices of data streams (.ds-*). Resift has
 # no pipelines for system indices, and OpenSearch logs a warning for each request for them.
@@ -93,7 +93,7 @@ class IndexRecord:
 
         Vectors in a field that the user created are left out, because the user updates them.
         """
-        return tuple(info for info in self.all_vectors if is_ours(info.vector_field))
+        return tuple(info for info in self.all_vectors if is_resift_field(info.vector_field))
 
     def find(self, model: str) -> IndexInfo | None:
         """Return the description of the vectors that a model has written to the index, or None if there are none.
@@ -112,7 +112,7 @@ class IndexRecord:
         Args:
             info: The description of the new vectors: their model, text fields and vector field.
         """
-        if not is_ours(info.vector_field):
+        if not is_resift_field(info.vector_field):
             return []
         same_model = [other for other in self.complete_vectors if other.model == info.model]
         return [
@@ -130,7 +130,7 @@ class IndexRecord:
         Args:
             info: The description of the vectors: their model, text fields and vector field.
         """
-        return info.vector_field in self.added_fields or not is_ours(info.vector_field)
+        return info.vector_field in self.added_fields or not is_resift_field(info.vector_field)
 
     def with_filling(self, info: IndexInfo) -> IndexRecord:
         """Return a copy of the record in which the described vectors are marked as incomplete.
@@ -140,7 +140,9 @@ class IndexRecord:
         Args:
             info: The description of the vectors: their model, text fields and vector field.
         """
-        fields = dict.fromkeys([*self.added_fields, *([info.vector_field] if is_ours(info.vector_field) else [])])
+        fields = dict.fromkeys(
+            [*self.added_fields, *([info.vector_field] if is_resift_field(info.vector_field) else [])]
+        )
         return replace(self, filling=info, added_fields=tuple(fields), attached=True)
 
     def with_searched_vectors(self, info: IndexInfo) -> IndexRecord:

@@ -19,7 +19,7 @@ from resift.plugin.cluster.index_pipelines import ingest_pipeline_owners
 from resift.plugin.cluster.index_record import IndexRecord
 from resift.plugin.cluster.search_pipelines import pipeline_name
 from resift.plugin.opensearch.mappings import COMPACT_MAPPING, TEXT_TYPES, vector_mapping
-from resift.query.dsl import COMPACT_FIELD, PIPELINE_PREFIX, VECTOR_FIELD, is_compact, is_ours
+from resift.query.dsl import COMPACT_FIELD, PIPELINE_PREFIX, VECTOR_FIELD, is_compact_vector_field, is_resift_field
 
 FINAL_PIPELINE_SETTING = "index.final_pipeline"
 _FLOOD = "read_only_allow_delete"  # the block that OpenSearch sets if a disk is full
@@ -58,7 +58,7 @@ class TargetIndex:
     @property
     def text_fields(self) -> list[str]:
         """The names of all text fields of the index that can be searched, without fields that Resift has added."""
-        texts = (name for name, kind in self.fields.items() if kind in TEXT_TYPES and not is_ours(name))
+        texts = (name for name, kind in self.fields.items() if kind in TEXT_TYPES and not is_resift_field(name))
         return [name for name in texts if not self.is_stored_only(name)]
 
     def is_stored_only(self, name: str) -> bool:
@@ -133,14 +133,14 @@ class TargetIndex:
             if info.model != model.hash:
                 continue
             # Only vectors in a field that resift attach has added can be replaced.
-            is_replaceable = is_ours(info.vector_field) and self.record.was_added_by_attach(info)
-            if not is_replaceable or is_compact(info.vector_field) != needs_hnsw:
+            is_replaceable = is_resift_field(info.vector_field) and self.record.was_added_by_attach(info)
+            if not is_replaceable or is_compact_vector_field(info.vector_field) != needs_hnsw:
                 return info
         return None
 
     def _check_own_field(self, field: str, model: ModelDescription) -> None:
         mapped = _field_mapping(self.mapping, field)
-        if is_ours(field) or mapped.get("type") != "knn_vector" or mapped.get("dimension") != model.dim:
+        if is_resift_field(field) or mapped.get("type") != "knn_vector" or mapped.get("dimension") != model.dim:
             actual = f"{mapped.get('type')} with dimension {mapped.get('dimension')}" if mapped else "not a field"
             expected = f"a knn_vector field of the index's own with {model.dim} dimensions"
             raise BadInput(f"{field!r} is {actual} in index {self.name!r}", value=field, expected=expected)
@@ -189,7 +189,7 @@ class TargetIndex:
             BadInput: If another process has started to write vectors of another model to the same field.
         """
         name = info.vector_field
-        field = {name: _vector_mapping(name, model)} if is_ours(name) else {}
+        field = {name: _vector_mapping(name, model)} if is_resift_field(name) else {}
         return self.change_record(lambda record: _with_incomplete_vectors(record, info), field)
 
     def use_in_searches(self, info: IndexInfo) -> TargetIndex:
@@ -237,7 +237,7 @@ class TargetIndex:
         if self.record != IndexRecord.read(self.name, {}):
             return []
         vector_types = ("knn_vector", "binary")
-        vector_fields = (name for name, kind in self.fields.items() if kind in vector_types and is_ours(name))
+        vector_fields = (name for name, kind in self.fields.items() if kind in vector_types and is_resift_field(name))
         return [name for name in vector_fields if self.count({"exists": {"field": name}})]
 
     @property
@@ -426,4 +426,4 @@ def _is_compatible(mapped: Mapping[str, Any], desired: Mapping[str, Any]) -> boo
 
 
 def _vector_mapping(field: str, model: ModelDescription) -> dict[str, Any]:
-    return COMPACT_MAPPING if is_compact(field) else vector_mapping(model)
+    return COMPACT_MAPPING if is_compact_vector_field(field) else vector_mapping(model)

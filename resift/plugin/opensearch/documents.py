@@ -17,7 +17,14 @@ import orjson
 from resift.arrays import Floats
 from resift.contracts.documents import Document
 from resift.errors import BadInput
-from resift.query.dsl import Body, is_compact, is_ours, replace_objects, source_parts, without_vector
+from resift.query.dsl import (
+    Body,
+    exclude_resift_fields,
+    is_compact_vector_field,
+    is_resift_field,
+    replace_objects,
+    split_source_option,
+)
 from resift.rewriting.similarity import script_source
 from resift.vectors.compact import decode_vector, encode_vector
 
@@ -44,7 +51,7 @@ def document_json(document: Document, vector_field: str) -> str:
     if vector_field in source:
         source = {name: value for name, value in source.items() if name != vector_field}
     fields = f"{json.dumps(source, allow_nan=False)[:-1]}, " if source else "{"
-    if is_compact(vector_field):
+    if is_compact_vector_field(vector_field):
         return f'{fields}{json.dumps(vector_field)}: "{encode_vector(document.vector)}"}}'
     # The vector is written by orjson. From a 32-bit array, orjson writes the shortest digits that distinguish 32-bit
     # floats. These are half as many as json writes for the same numbers as 64-bit floats.
@@ -54,7 +61,7 @@ def document_json(document: Document, vector_field: str) -> str:
 
 def without_stored_vector(source: dict[str, Any]) -> dict[str, Any]:
     """Return a copy of a document's ``_source`` without Resift's own fields, such as the vector field."""
-    return {name: value for name, value in source.items() if not is_ours(name)}
+    return {name: value for name, value in source.items() if not is_resift_field(name)}
 
 
 def prepare_body(body: Body, vector_field: str | None) -> Body:
@@ -76,7 +83,7 @@ def prepare_body(body: Body, vector_field: str | None) -> Body:
         prepared = dict(_without_vectors(inner))
     except RecursionError:
         raise BadInput("queries are nested too deeply", expected="at most 100 of them") from None
-    named, _ = source_parts(body.get("_source"))
+    named, _ = split_source_option(body.get("_source"))
     script_fields = body.get("script_fields") or {}
     # If script_fields is not an object, OpenSearch reports the error.
     is_valid = isinstance(script_fields, Mapping)
@@ -109,7 +116,7 @@ def _without_vectors(part: Mapping[str, Any]) -> Mapping[str, Any]:
     # would change that.
     if "_source" not in part and ("stored_fields" in part or part.get("script_fields")):
         return part
-    return {**part, "_source": without_vector(part.get("_source"))}
+    return {**part, "_source": exclude_resift_fields(part.get("_source"))}
 
 
 def take_vectors(hits: Sequence[dict[str, Any]], vector_field: str) -> list[Floats | None]:

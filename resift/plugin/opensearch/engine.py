@@ -52,7 +52,16 @@ from resift.plugin.opensearch.mappings import (
 from resift.plugin.opensearch.models import analyzed_tokens, query_embedding, sparse_tokens
 from resift.plugin.opensearch.stored_fields import has_source, stored_documents
 from resift.query.clause_count import ClauseCounter
-from resift.query.dsl import MAX_OWN_CLAUSES, PLAIN, VECTOR_FIELD, Body, NestedField, is_compact, is_ours, text_clause
+from resift.query.dsl import (
+    MAX_OWN_CLAUSES,
+    PLAIN,
+    VECTOR_FIELD,
+    Body,
+    NestedField,
+    is_compact_vector_field,
+    is_resift_field,
+    text_clause,
+)
 
 _MAX_FLOAT32 = 1e38  # limit for numbers that are compared with their 32-bit form
 # Time for which the kind of an index's default pipeline is cached, in seconds. Its fields are cached as long.
@@ -225,7 +234,7 @@ class OpenSearchEngine(Engine):
             index: The name of an index, alias or data stream, or a pattern.
         """
         names = (name for mapping in self._mappings(index).values() for name, *_ in mapped_fields(mapping))
-        return list(dict.fromkeys(name for name in names if not is_ours(name)))
+        return list(dict.fromkeys(name for name in names if not is_resift_field(name)))
 
     def value_counts(
         self, index: str, query: Body, fields: Sequence[str], size: int, headers: Headers = None
@@ -448,7 +457,7 @@ class OpenSearchEngine(Engine):
             words: The words. The analyzers of the index normalise them.
             headers: The HTTP headers of the caller, which are passed on to OpenSearch.
         """
-        if not words or len(words) * ClauseCounter(info.field_types).fields(info.fields) > MAX_OWN_CLAUSES:
+        if not words or len(words) * ClauseCounter(info.field_types).clauses_per_word(info.fields) > MAX_OWN_CLAUSES:
             return super().word_counts(info, words, headers)
         clauses = [text_clause(word, info.fields) for word in words]
         # OpenSearch tests each document of the search against each filter of the aggregation. In a large index, this is
@@ -543,7 +552,7 @@ class OpenSearchEngine(Engine):
         Raises:
             EngineError: If the mapping lacks the field, or the field has another type.
         """
-        expected_type = "binary" if is_compact(vector_field) else "knn_vector"
+        expected_type = "binary" if is_compact_vector_field(vector_field) else "knn_vector"
         for name, mapping in self._mappings(index).items():
             actual_type = mapping.get("properties", {}).get(vector_field, {}).get("type")
             if actual_type != expected_type:

@@ -16,7 +16,7 @@ from resift.contracts.documents import (
     VectorField,
 )
 from resift.plugin.opensearch.stored_fields import has_source
-from resift.query.dsl import GUARD_FIELD, VECTOR_FIELD, is_ours
+from resift.query.dsl import GUARD_FIELD, VECTOR_FIELD, is_resift_field
 
 # Analyzers of the indices that Resift creates. They equal OpenSearch's analyzers english and standard, except that
 # compound names (os.path, read_csv) are split into words, as the encoders do. Indices in other languages have an
@@ -151,7 +151,10 @@ def exact_field_names(mapping: dict[str, Any]) -> list[str]:
     return [
         name
         for name, field, nested in mapped_fields(mapping)
-        if nested is None and field.get("type") in _EXACT and field.get("doc_values", True) and not is_ours(name)
+        if nested is None
+        and field.get("type") in _EXACT
+        and field.get("doc_values", True)
+        and not is_resift_field(name)
     ]
 
 
@@ -189,7 +192,9 @@ def text_sources(mapping: dict[str, Any]) -> dict[str, tuple[str, ...]]:
     fields = dict(_source_fields(mapping))
     if not has_source(mapping):
         # The names of stored fields and term vectors are those of the fields, also of multi-fields.
-        fields = {name: {**field, "fields": {}} for name, field, _ in mapped_fields(mapping) if not is_ours(name)}
+        fields = {
+            name: {**field, "fields": {}} for name, field, _ in mapped_fields(mapping) if not is_resift_field(name)
+        }
     searchable = {path: _searchable_names(path, field, _LEARNED_TYPES) for path, field in fields.items()}
     aliases: dict[str, list[str]] = {}
     for path, field in fields.items():
@@ -227,7 +232,7 @@ def _source_fields(mapping: dict[str, Any], path: str = "") -> Iterator[tuple[st
         if field.get("type") == "semantic"
     }
     for name, field in fields.items():
-        if name not in added and not is_ours(f"{path}{name}"):
+        if name not in added and not is_resift_field(f"{path}{name}"):
             yield f"{path}{name}", field
             yield from _source_fields(field, f"{path}{name}.")
 

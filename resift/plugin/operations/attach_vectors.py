@@ -31,7 +31,7 @@ from resift.plugin.operations.plan import Plan, Progress, Result, Step, raise_if
 from resift.plugin.operations.route import service_urls
 from resift.plugin.operations.service_status import served_model
 from resift.plugin.operations.vector_updates import VectorUpdate, remove_vectors, write_vectors
-from resift.query.dsl import is_ours
+from resift.query.dsl import is_resift_field
 from resift.stopping import Stop
 from resift.vectors.packaged import DEFAULT_MODEL, load_vectors
 
@@ -125,7 +125,7 @@ class AttachPlan(Plan):
         recorded = [
             info for target in self.targets for info in (target.record.filling, *target.record.complete_vectors)
         ]
-        written = [info for info in recorded if info is not None and is_ours(info.vector_field)]
+        written = [info for info in recorded if info is not None and is_resift_field(info.vector_field)]
         if not written:
             return None
         info = written[0]

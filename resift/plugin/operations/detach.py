@@ -29,7 +29,7 @@ from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations.detach_searches import SearchDetachment, other_attached_names
 from resift.plugin.operations.plan import Plan, Progress, Result, raise_if_stopped, start_step
 from resift.plugin.operations.vector_updates import remove_vectors
-from resift.query.dsl import is_ours
+from resift.query.dsl import is_resift_field
 from resift.stopping import Stop
 
 _SHOWN_REFUSALS = 5
@@ -252,7 +252,7 @@ def _targets_with_vectors(cluster: Cluster, name: str) -> list[tuple[TargetIndex
     for index, entry in sorted(cluster.request("GET", path).items()):
         mapping = entry["mappings"]
         has_record = mapping.get("_meta", {}).get("resift")
-        if has_record or owners.get(index) or any(map(is_ours, mapping.get("properties", {}))):
+        if has_record or owners.get(index) or any(map(is_resift_field, mapping.get("properties", {}))):
             with_vectors += [
                 (target, _read_or_reconstruct_record(cluster, target)) for target in find_targets(cluster, index)
             ]

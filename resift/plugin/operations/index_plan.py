@@ -14,7 +14,7 @@ from resift.ingest.fields import guess_fields
 from resift.plugin.cluster.search_pipelines import pipeline_name
 from resift.plugin.cluster.target_index import TargetIndex
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.query.dsl import document_text, is_ours, values_of
+from resift.query.dsl import document_text, is_resift_field, values_of
 from resift.vectors.compact import json_length
 
 _SAMPLE_SIZE = 500  # number of documents from which text fields are guessed
@@ -106,7 +106,7 @@ class IndexPlan:
     @property
     def is_users_field(self) -> bool:
         """Whether the user, and not Resift, created the vector field. Resift writes no vectors to such a field."""
-        return not is_ours(self.vector_info.vector_field)
+        return not is_resift_field(self.vector_info.vector_field)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan to add vectors to the index as a JSON object."""

@@ -18,7 +18,7 @@ from resift.plugin.cluster.pipeline_uses import pipeline_uses
 from resift.plugin.cluster.search_pipelines import SEARCH_PIPELINE_SETTING, find_rewriters, pipeline_name
 from resift.plugin.operations.service_status import ServedModel, served_model
 from resift.plugin.operations.status_row import INSTALL, StatusRow
-from resift.query.dsl import PIPELINE_PREFIX, is_ours
+from resift.query.dsl import PIPELINE_PREFIX, is_resift_field
 
 _VECTOR_TYPES = ("knn_vector", "binary")
 
@@ -37,7 +37,7 @@ def index_rows(cluster: Cluster) -> Iterator[StatusRow]:
         # A field without a recorded model may be empty: OpenSearch cannot remove a field from a mapping.
         if info.model is None and not covered:
             continue
-        if info.model and is_ours(info.vector_field) and field_type not in _VECTOR_TYPES:
+        if info.model and is_resift_field(info.vector_field) and field_type not in _VECTOR_TYPES:
             state = f"{info.vector_field} is {field_type or 'not mapped'}, and contains no vectors"
             fix = "copy it to an index without that field, and resift attach it with --vectors"
         else:
@@ -96,7 +96,7 @@ def _recorded_vectors(cluster: Cluster) -> Iterator[tuple[IndexRecord, IndexInfo
         types = {
             field: properties.get("type", "")
             for field, properties in mapping.get("properties", {}).items()
-            if is_ours(field)
+            if is_resift_field(field)
         }
         unknown = [IndexInfo(name, (), None, None, None, vector_field=field) for field in types]
         for info in record.all_vectors or unknown:
@@ -177,7 +177,7 @@ def _vector_state(
             state = f"{state}, which no installation serves: {lost}new documents get no vector"
             second = "resift serve and resift install --name NAME, both with --model DIR of that model"
             return state, f"{second}, then {attach} --model DIR; or {attach} --model DIR with an installed model"
-    if covered < documents and is_ours(info.vector_field):
+    if covered < documents and is_resift_field(info.vector_field):
         return state, f"resift verify {name} --repair"
     return state, ""
 
