@@ -16,7 +16,7 @@ from resift.errors import CorruptEngine, EngineError, EngineUnavailable, ResiftE
 from resift.feedback.feedback import Feedback
 from resift.sessions.samples import Samples, WordSelector
 
-INFO = IndexInfo(name="papers", model="m", model_name="m", dim=2, fields=["text"])
+INFO = IndexInfo(name="papers", model="m", model_name="m", dim=2, fields=("text",))
 TOO_MANY_REQUESTS = EngineError("rejected execution", status=429)
 UNAVAILABLE = EngineUnavailable("no node answers")
 
