@@ -155,7 +155,7 @@ class SessionStoreContract:
         assert store.read("c") is not None
 
     def test_purge_deletes_only_expired_sessions(self, store: SessionStore) -> None:
-        """A purge deletes the expired sessions only."""
+        """Purging a store deletes all sessions that expired before a given time, and no other sessions."""
         for number in range(4):
             assert store.write(f"s{number}", replace(STORED, expires=float(number)))
         assert (store.purge(2), len([*store.scan()])) == (2, 2)

@@ -61,8 +61,12 @@ class Verification:
         """Whether all vectors are correct, possibly after a repair."""
         return not self.unrepaired
 
-    def count(self, document: Document) -> None:
-        """Count a document whose vector is missing or belongs to an earlier text (is stale), and record its id."""
+    def add_wrong(self, document: Document) -> None:
+        """Add a document with a wrong vector to the result: count the document, and record its id.
+
+        Args:
+            document: The document. If it has a vector, the vector is stale: it belongs to an earlier text.
+        """
         if document.vector is None:
             self.missing, ids = self.missing + 1, self.missing_ids
         else:
@@ -218,10 +222,10 @@ class VectorCheck:
                 expected, faults = encode_documents(self.model, sources, info.fields)
                 for position, (document, right) in enumerate(zip(batch, expected, strict=True)):
                     if position in faults:
-                        verification.count(document)
+                        verification.add_wrong(document)
                         unencoded.append(Rejection(position, document.id, 400, faults[position]))
                     elif not is_expected_vector(document.vector, right, info.vector_field):
-                        verification.count(document)
+                        verification.add_wrong(document)
                         if writer is not None:
                             wrong.append((document.id, document.version, right))
                 # Usually few vectors are wrong. Collect them over batches, to avoid many small requests.

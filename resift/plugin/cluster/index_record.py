@@ -158,7 +158,7 @@ class IndexRecord:
         record = self if info in self.complete_vectors else self.with_filling(info)
         return replace(record, searched_vectors=info, other_models=other_models, filling=filling, attached=True)
 
-    def without(self, removed: Collection[IndexInfo]) -> IndexRecord:
+    def without_vectors(self, removed: Collection[IndexInfo]) -> IndexRecord:
         """Return a copy of the record from which some vectors are removed.
 
         If the copy contains no other vectors in a field that ``resift attach`` added, the field becomes one of the

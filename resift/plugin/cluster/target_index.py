@@ -73,7 +73,7 @@ class TargetIndex:
 
     @property
     def path(self) -> str:
-        """The path of the index in requests."""
+        """The path of the index in REST requests, such as ``/products``."""
         return f"/{quote(self.name, safe='')}"
 
     def describe_vectors(

@@ -405,7 +405,7 @@ class _IndexAttachment:
         info = self.plan.vector_info
 
         def without_superseded(record: IndexRecord) -> IndexRecord:
-            return record.without(record.superseded_by(info)) if record.searched_vectors == info else record
+            return record.without_vectors(record.superseded_by(info)) if record.searched_vectors == info else record
 
         target = self.target.change_record(without_superseded)
         if not (fields := target.record.unused_fields):

@@ -138,7 +138,7 @@ class _IndexDetachment:
     def __init__(self, cluster: Cluster, target: TargetIndex, record: IndexRecord, model: str | None) -> None:
         self.cluster, self.target = cluster, target
         self.removed_vectors = _vectors_to_remove(target, model)
-        self.record, self.is_recorded = record.without(self.removed_vectors), target.record.attached
+        self.record, self.is_recorded = record.without_vectors(self.removed_vectors), target.record.attached
         self.removes_all = not self.record.all_vectors
         self.settings = {FINAL_PIPELINE_SETTING: None} if self.removes_all and target.is_encoded else {}
         if self.removes_all:
@@ -197,7 +197,7 @@ class _IndexDetachment:
             remove_ingest_pipeline(self.cluster, target.name)
         # From now on, new documents get no vectors of these models. The unused fields stay in the record until no
         # document has a value in them, so that an interrupted run can be continued.
-        target = target.change_record(lambda record: record.without(self.removed_vectors))
+        target = target.change_record(lambda record: record.without_vectors(self.removed_vectors))
         if not self.removes_all:
             update_pipelines(self.cluster, target.name, include_search=False)
         total = sum(target.count({"exists": {"field": name}}) for name in fields)
