@@ -35,7 +35,7 @@ def choose_encoder(
         collection: The documents and judged queries.
         table: The word vectors to start from, a concatenation of vectors from one or more sources.
         blocks: The number of dimensions of each source.
-        split: The queries to train_emboost on and the validation queries.
+        split: The queries to train on and the validation queries.
         options: The settings of the training.
         progress: A function that is called with the number of processed queries and the total number.
 
