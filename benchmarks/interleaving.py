@@ -23,8 +23,8 @@ from resift.sessions.trials import (
     NEGLIGIBLE,
     VISIT_SECONDS,
     ShownPage,
-    client_outcomes,
-    preference,
+    client_preferences,
+    mean_preference,
     team_draft,
 )
 
@@ -65,8 +65,8 @@ def trial(kind: str, worth: float, seed: int) -> tuple[str, int]:
     for start in range(0, MOST, EACH):
         pages = [page for n in range(start, start + EACH) for page in client(f"{seed}-{n}", 10.0 * n, kind, worth, rng)]
         clicks = [click for _, page_clicks in pages for click in page_clicks]
-        outcomes += client_outcomes([page for page, _ in pages], clicks, 1e9)
-        interval = preference(outcomes)
+        outcomes += client_preferences([page for page, _ in pages], clicks, 1e9)
+        interval = mean_preference(outcomes)
         if interval.low > 0 or interval.high < 0:
             return ("better" if interval.low > 0 else "worse"), start + EACH
         if interval.low > -NEGLIGIBLE and interval.high < NEGLIGIBLE:

@@ -39,7 +39,7 @@ from resift.service.config import Config
 from resift.service.connect import open_engine, open_session_store
 from resift.service.search_service import SearchService, session_summary
 from resift.sessions.documents import readable_text
-from resift.sessions.sessions import Sessions, StoredSession, check_id
+from resift.sessions.sessions import Sessions, StoredSession, check_session_id
 from resift.vectors.packaged import DEFAULT_MODEL
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ class Index:
             again = "add the documents again when the engine is back"
             raise EngineUnavailable(error.message, value=error.value, expected=again) from error
         finally:
-            self.library.service.knowledge.forget()
+            self.library.service.knowledge.clear_document_cache()
         added = Added(report.indexed, sorted(refusals.refused, key=lambda refusal: refusal.position))
         if not added.indexed:
             reason = "documents is empty, or a generator that was already consumed"
@@ -303,7 +303,7 @@ class Index:
         """
         deleted = self.library.engine.delete(self.name, _document_ids("ids", ids))
         self.library.engine.refresh(self.name)
-        self.library.service.knowledge.forget()
+        self.library.service.knowledge.clear_document_cache()
         return deleted
 
     @fields_as_arguments(SearchOptions)
@@ -337,7 +337,7 @@ class Index:
         Raises:
             BadInput: If the id is malformed.
         """
-        return Session(self, check_id(id))
+        return Session(self, check_session_id(id))
 
     def review(self, id: str, topic: str = "", query: dict[str, Any] | None = None, target: float = 0.95) -> Review:
         """Open a review of documents in this index, and start it if it does not exist.

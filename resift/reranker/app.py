@@ -32,7 +32,7 @@ from resift.reranker.reviews_api import reviews
 from resift.service.config import Config
 from resift.service.connect import open_engine, open_session_store, open_ubi_log, ubi_address
 from resift.service.search_service import SearchService
-from resift.sessions.clicks import Clicks, read_actions
+from resift.sessions.clicks import Clicks, parse_action_grades
 from resift.sessions.quotas import Quotas
 from resift.sessions.sessions import Sessions
 from resift.version import __version__
@@ -82,7 +82,7 @@ def create_app(config: Config | None = None, *, engine: Engine | None = None, mo
         model or load_model(config.model),
         Sessions(store, config.session_hours, caller=current_caller, quotas=quotas),
         config,
-        Clicks(ubi_log, engine, read_actions(config.ubi_actions), config.session_hours * 3600, count_ubi),
+        Clicks(ubi_log, engine, parse_action_grades(config.ubi_actions), config.session_hours * 3600, count_ubi),
     )
     service.reviews.max_seconds = config.deadline
     for blueprint in (api, reviews, ubi):

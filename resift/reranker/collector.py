@@ -94,7 +94,9 @@ class Collector:
                 seconds = now
             timed.append({**item, "timestamp": iso_timestamp(seconds)})
         refused = self.log.add(kind, timed) if timed else 0
-        self.quotas.count(key, marks=len(timed) - refused, bytes=len(json.dumps(timed, ensure_ascii=False).encode()))
+        self.quotas.record_usage(
+            key, marks=len(timed) - refused, bytes=len(json.dumps(timed, ensure_ascii=False).encode())
+        )
         outcomes.update(refused=refused, stored=len(timed) - refused)
         return +outcomes
 

@@ -568,7 +568,7 @@ class Review:
 
         events = self._log.append(checked)
         marks = sum(event["kind"] == "judge" for event in events)
-        self._quotas.count(key, marks=marks, bytes=size_in_bytes(events) if events else 0)
+        self._quotas.record_usage(key, marks=marks, bytes=size_in_bytes(events) if events else 0)
 
     def _free_leases(self, leases: Mapping[str, _Author], person: _Author) -> int:
         """Return how many further documents may be assigned to a person without exceeding the limits of assignments.

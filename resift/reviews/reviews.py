@@ -114,7 +114,7 @@ class Reviews:
 
         if not log.append(lambda: [] if log.events else [event], index):  # another request has just started it
             return self.open(_checked_id(log.events[0], id, index))
-        self._quotas.count(self._caller().name, sessions=1, bytes=size_in_bytes([event]))
+        self._quotas.record_usage(self._caller().name, sessions=1, bytes=size_in_bytes([event]))
         return self._opened(log, event, documents)
 
     def open(self, id: str, reload: bool = False) -> Review:

@@ -109,7 +109,7 @@ class Knowledge:
         similarity: How vectors are compared, ``cosine`` or ``jaccard``.
         mask: The weights of the dimensions that the session learned, of shape (K,). None if all dimensions count alike.
         expansion_words: The words that the session adds and their weights, heaviest first.
-        finds_enough: Whether the query has at least ten hits by itself. Then expansion words match no further
+        has_enough_hits: Whether the query has at least ten hits by itself. Then expansion words match no further
             documents.
         related_words: For each word of a query with few hits, the nearest words of the index and their weights. See
             :meth:`resift.vectors.vocabulary.Vocabulary.related_words`.
@@ -136,7 +136,7 @@ class Knowledge:
     similarity: str = "cosine"
     mask: Floats | None = None
     expansion_words: Mapping[str, float] = field(default_factory=dict)
-    finds_enough: bool = False
+    has_enough_hits: bool = False
     related_words: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     judged: Sequence[str] = ()
     judged_elsewhere: Collection[str] = ()

@@ -249,7 +249,7 @@ class _TextSearchRewriter:
             return marked_bool(must=[self._raw], must_not=self._hidden)
         words = self._without_judged(self._words[: self._widening_count])
         alternatives = [*self._related_clauses, *self._knn_clauses(self._text_query)]
-        if not self._knowledge.finds_enough:
+        if not self._knowledge.has_enough_hits:
             words, alternatives = [], [*alternatives, *words]
         if not words and not alternatives:
             return marked_bool(must=[self._raw], must_not=self._hidden)

@@ -13,7 +13,7 @@ from resift.feedback.methods import DEFAULT_METHOD, MethodName
 from resift.schema import convert, documented, fields_of, from_environment
 from resift.service.cards import parse_page_fields
 from resift.service.connect import default_store
-from resift.sessions.clicks import ACTIONS, read_actions
+from resift.sessions.clicks import ACTIONS, parse_action_grades
 from resift.vectors.packaged import DEFAULT_MODEL
 
 ALTERNATIVE_VARIABLES = {"engine": "OPENSEARCH_URL"}
@@ -147,7 +147,7 @@ class Config(Struct, frozen=True, kw_only=True):
             structs.force_setattr(self, name, convert(name, getattr(self, name), field.type))
         if not self.store:
             structs.force_setattr(self, "store", default_store(self.engine))
-        read_actions(self.ubi_actions)
+        parse_action_grades(self.ubi_actions)
         parse_page_fields(self.page_fields)
 
     def __repr__(self) -> str:

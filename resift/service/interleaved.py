@@ -24,7 +24,7 @@ from resift.service.bodies import Search, is_clause
 from resift.sessions.clicks import Clicks
 from resift.sessions.quotas import Quotas
 from resift.sessions.sessions import MAX_QUERY, SessionCaller
-from resift.sessions.trials import ShownPage, Trial, Trials, team_draft, trial_report
+from resift.sessions.trials import ShownPage, Trial, Trials, evaluate_trial, team_draft
 
 log = logging.getLogger(__name__)
 _CACHE_SECONDS = 5.0
@@ -158,7 +158,7 @@ class Interleaved:
         text = search.query if isinstance(search.query, str) else ""
         shown_page = ShownPage(client, self.trials.clock(), {id: teams[index, id] for index, id in shown})
         entry = shown_page.to_ubi_query(trial, text[:MAX_QUERY])
-        self._quotas.count(self._caller().name, bytes=len(json.dumps(entry)))
+        self._quotas.record_usage(self._caller().name, bytes=len(json.dumps(entry)))
         return entry
 
     def _record(self, trial: Trial, query: dict[str, Any]) -> None:
@@ -193,7 +193,7 @@ class Interleaved:
             trial: The trial to evaluate.
             now: The current time in Unix seconds.
         """
-        report = trial_report(trial, self.clicks.log, self.clicks.engine, self.clicks.actions, now)
+        report = evaluate_trial(trial, self.clicks.log, self.clicks.engine, self.clicks.actions, now)
         log.info("%s", report)
         if report.verdict:
             self.trials.change(trial, verdict=report.verdict)

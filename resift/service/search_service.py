@@ -66,7 +66,7 @@ from resift.service.interleaved import Interleaved
 from resift.service.served_indices import ServedIndex, ServedIndices, index_not_served
 from resift.service.words import SampledWords
 from resift.sessions.clicks import Clicks
-from resift.sessions.documents import unreadable_note
+from resift.sessions.documents import notes_on_unreadable_texts
 from resift.sessions.knowledge import KnowledgeLoader
 from resift.sessions.sessions import Sessions, StoredSession, check_judgements
 from resift.sessions.trials import Trials
@@ -216,7 +216,7 @@ class SearchService:
             info = self.info(index, headers)
             needs = self._needs.get((info.name, str(headers))) or NO_REQUIRED_DATA
             options = Options(text=query, session=session, through_cluster=True)
-            self.knowledge.warm(info, options, needs, headers)
+            self.knowledge.warm_caches(info, options, needs, headers)
 
         self.loader.submit((index, session, str(headers)), load)
 
@@ -252,7 +252,7 @@ class SearchService:
         judgements = [Judgement(index, id, mark.grade, source=mark.source) for id, mark in marks.items()]
         check_judgements(judgements)
         try:
-            existing = self.knowledge.fetch(index, list(marks), headers)
+            existing = self.knowledge.fetch_documents(index, list(marks), headers)
         except IndexNotFound:
             if any(mark.grade for mark in marks.values()):
                 raise
@@ -279,7 +279,7 @@ class SearchService:
             the list ``judgements``, and the explanation ``learned``. The explanation is None if nothing was learned.
         """
         effective = session.effective_judgements
-        documents = self.knowledge.read(effective if headers is None else session.judgements, headers)
+        documents = self.knowledge.read_judged_documents(effective if headers is None else session.judgements, headers)
         readable = session.judgements if headers is None else [document.judgement for document in documents]
         # Judgements are compared by identity. A document may have been judged twice in the same way, and only one
         # judgement counts.
@@ -288,9 +288,9 @@ class SearchService:
         judged = [
             documents_by_judgement[id(judgement)] for judgement in effective if id(judgement) in documents_by_judgement
         ]
-        feedback = self.knowledge.learned(judged, method)
+        feedback = self.knowledge.learned_feedback(judged, method)
         words = self.knowledge.expansion_words(feedback, effective[-1].index, headers) if effective else ()
-        notes = unreadable_note(judged)
+        notes = notes_on_unreadable_texts(judged)
         return {
             **session_summary(session),
             **({"notes": notes} if notes else {}),
@@ -527,8 +527,8 @@ class SearchService:
             knowledge,
             text=searched_text,
             expansion_words=words,
-            finds_enough=bool(may_widen and words)
-            and self.knowledge.word_selector.finds_enough(query.root.raw, info, headers),
+            has_enough_hits=bool(may_widen and words)
+            and self.knowledge.word_selector.has_enough_hits(query.root.raw, info, headers),
             related_words=self.words.related(info, text, query.root.raw, headers) if may_widen else {},
             notes=notes,
         )

@@ -126,9 +126,9 @@ class Clicks:
             log.warning("clicks are not read: %s", error.message)
             self._refused.put("log", True)
             return []
-        return self._judged(events, index, headers) if events else []
+        return self._derive_judgements(events, index, headers) if events else []
 
-    def _judged(self, events: Sequence[UbiEvent], index: str, headers: Headers) -> list[Judgement]:
+    def _derive_judgements(self, events: Sequence[UbiEvent], index: str, headers: Headers) -> list[Judgement]:
         """Derive relevance judgements of documents from a user's events.
 
         Events without a known query, and objects that are not documents of the index, are counted and left out.
@@ -141,17 +141,17 @@ class Clicks:
         Returns:
             The latest judgements, oldest first, at most MAX_JUDGEMENTS.
         """
-        queries = self._queries_of(events)
+        queries = self._look_up_queries(events)
         known = [event for event in events if event.query_id in queries or event.text]
         self.count("read_unknown_query", len(events) - len(known))
-        graded = graded_objects(known, queries, self.actions)
-        ids = self._ids({name for _, name, _ in graded}, index, headers)
-        judged = judgements_from(graded, ids, index)
+        graded = grade_clicked_objects(known, queries, self.actions)
+        ids = self._look_up_ids({name for _, name, _ in graded}, index, headers)
+        judged = judgements_from_grades(graded, ids, index)
         self.count("read_judged", len(judged))
         self.count("read_unknown_document", len(graded) - len(judged))
         return sorted(judged, key=lambda judgement: judgement.at)[-MAX_JUDGEMENTS:]
 
-    def _queries_of(self, events: Iterable[UbiEvent]) -> dict[str, UbiQuery]:
+    def _look_up_queries(self, events: Iterable[UbiEvent]) -> dict[str, UbiQuery]:
         """Look up the logged queries to which some user events belong.
 
         Queries that are missing from the log are left out.
@@ -169,7 +169,7 @@ class Clicks:
             self._unknown_queries.put(id, True)
         return queries
 
-    def _ids(self, objects: Iterable[Object], index: str, headers: Headers) -> dict[Object, str]:
+    def _look_up_ids(self, objects: Iterable[Object], index: str, headers: Headers) -> dict[Object, str]:
         """Look up the document ids of clicked objects in an index. The results are cached.
 
         Args:
@@ -183,16 +183,16 @@ class Clicks:
         """
         keys = {object: (index, str(headers), *object) for object in sorted(objects)}
         keys = {object: key for object, key in keys.items() if not self._unknown_objects.get(key)}
-        ids = get_or_fetch(self._documents, keys, lambda new: document_ids(self.engine, index, new, headers))
+        ids = get_or_fetch(self._documents, keys, lambda new: look_up_document_ids(self.engine, index, new, headers))
         for object in keys.keys() - ids.keys():
             self._unknown_objects.put(keys[object], True)
         return ids
 
 
-def graded_objects(
+def grade_clicked_objects(
     events: Iterable[UbiEvent], queries: Mapping[str, UbiQuery], actions: Actions
 ) -> list[tuple[str, Object, ClickGrade]]:
-    """Derive relevance grades from user events, which may belong to several queries.
+    """Derive relevance grades of clicked and skipped hits from user events, which may belong to several queries.
 
     Args:
         events: The events from the UBI log.
@@ -200,7 +200,8 @@ def graded_objects(
         actions: The grade (-1 to 1) of each type of action. Events with other actions are ignored.
 
     Returns:
-        A tuple for each graded hit: the text of the query, the object that identifies the hit, and the grade.
+        A tuple for each graded hit: the text of the query, the object that identifies the hit (a pair of an id and the
+        name of the field that contains it), and the grade.
     """
     events_by_query: dict[tuple[str, str], list[UbiEvent]] = defaultdict(list)
     for event in events:
@@ -219,13 +220,13 @@ def graded_objects(
     return grades
 
 
-def judgements_from(
+def judgements_from_grades(
     graded: Iterable[tuple[str, Object, ClickGrade]], ids: Mapping[Object, str], index: str
 ) -> list[Judgement]:
     """Convert grades of clicked objects to relevance judgements of documents.
 
     Args:
-        graded: Query texts, objects and grades, as returned by :func:`graded_objects`.
+        graded: Query texts, objects and grades, as returned by :func:`grade_clicked_objects`.
         ids: The document id of each object. Objects without a document id are ignored.
         index: The name of the index that contains the documents.
     """
@@ -236,7 +237,9 @@ def judgements_from(
     ]
 
 
-def document_ids(engine: Engine, index: str, objects: Collection[Object], headers: Headers = None) -> dict[Object, str]:
+def look_up_document_ids(
+    engine: Engine, index: str, objects: Collection[Object], headers: Headers = None
+) -> dict[Object, str]:
     """Look up the documents to which objects in the UBI log refer.
 
     Args:
@@ -253,13 +256,15 @@ def document_ids(engine: Engine, index: str, objects: Collection[Object], header
     for field in sorted({field for _, field in objects}):
         names = sorted({name for name, object_field in objects if object_field == field})
         for start in range(0, len(names), _BATCH):
-            ids_by_name = _ids_by_field(engine, index, field, names[start : start + _BATCH], headers)
+            ids_by_name = _ids_by_field_value(engine, index, field, names[start : start + _BATCH], headers)
             ids |= {(name, field): id for name, id in ids_by_name.items()}
     return ids
 
 
-def _ids_by_field(engine: Engine, index: str, field: str, names: Sequence[str], headers: Headers) -> dict[str, str]:
-    """Look up the documents that have certain values in a field. See :func:`document_ids`.
+def _ids_by_field_value(
+    engine: Engine, index: str, field: str, names: Sequence[str], headers: Headers
+) -> dict[str, str]:
+    """Look up the documents that have certain values in a field. See :func:`look_up_document_ids`.
 
     Args:
         engine: The search engine.
@@ -288,7 +293,7 @@ def _ids_by_field(engine: Engine, index: str, field: str, names: Sequence[str], 
     return {name: next(iter(ids[name])) for name in names if len(ids[name]) == 1}
 
 
-def read_actions(parts: Iterable[str]) -> dict[str, float]:
+def parse_action_grades(parts: Iterable[str]) -> dict[str, float]:
     """Parse settings of the form ``ACTION=GRADE`` into a dictionary.
 
     Args:
@@ -297,7 +302,7 @@ def read_actions(parts: Iterable[str]) -> dict[str, float]:
     Raises:
         BadInput: If a setting is malformed, or a grade is out of range.
 
-    >>> read_actions(["purchase=1", "impression=-0.1"])
+    >>> parse_action_grades(["purchase=1", "impression=-0.1"])
     {'purchase': 1.0, 'impression': -0.1}
     """
     actions = {}
@@ -335,7 +340,7 @@ def click_grades(
     Returns:
         The grade of each hit, by object id.
     """
-    ranks = _ranks(events, shown)
+    ranks = _hit_positions(events, shown)
     graded: dict[str, ClickGrade] = {}
     strongest: dict[str, float] = {}
     for event in sorted(events, key=lambda event: event.at):
@@ -355,8 +360,8 @@ def click_grades(
     return graded
 
 
-def _ranks(events: Sequence[UbiEvent], shown: Sequence[str]) -> dict[str, int]:
-    """Return the position of each document in the list of hits, counted from 0, if the position is known.
+def _hit_positions(events: Sequence[UbiEvent], shown: Sequence[str]) -> dict[str, int]:
+    """Return the positions of hits in the list of hits, counted from 0. Hits without a known position are left out.
 
     Args:
         events: The events of a query. They can contain the positions of clicked hits. These take precedence over the
@@ -364,7 +369,7 @@ def _ranks(events: Sequence[UbiEvent], shown: Sequence[str]) -> dict[str, int]:
         shown: The ids of the displayed hits, in order.
 
     Returns:
-        The positions, by document id.
+        The positions, by the id of the hit.
     """
     # UBI's specification says "nth", but its example counts from 0. So a position of 0 shows that positions count from
     # 0.
@@ -378,9 +383,9 @@ def _ranks(events: Sequence[UbiEvent], shown: Sequence[str]) -> dict[str, int]:
 
 
 def _examination_probability(rank: int) -> float:
-    """Return the estimated probability that a user looks at the hit at a position.
+    """Return the estimated probability that a user looks at the hit at a certain position.
 
-    Users look at lower hits less often.
+    Users look at lower hits less often. The estimate is 1 / (rank + 1)^0.25.
 
     Args:
         rank: The position of the hit, counted from 0.

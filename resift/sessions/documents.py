@@ -80,7 +80,7 @@ def read_documents(
     documents = engine.documents(info.name, ids, headers, info.vector_field)
     existing = {id: documents[id] for id in ids if id in documents}
     missing = [source for source, vector in existing.values() if vector is None]
-    fields = info.fields or _learned_paths(info.text_sources)
+    fields = info.fields or _paths_to_learn_from(info.text_sources)
     encoded = iter(encode_documents(model, missing, fields)[0] if missing else ())
     contents = {}
     for id, (source, stored_vector) in existing.items():
@@ -107,13 +107,14 @@ def source_texts(source: Mapping[str, Any], info: IndexInfo) -> tuple[SourceText
         fields = [name for name in info.fields if not is_about_person(name)] or info.fields
         return (SourceText((), document_text(source, fields)[:_MAX_TEXT]),)
     sources = _text_sources(source, info)
-    return tuple(_texts_of(source, sources, _learned_paths(sources)))
+    return tuple(_texts_in_fields(source, sources, _paths_to_learn_from(sources)))
 
 
 def readable_text(source: Mapping[str, Any], info: IndexInfo) -> str:
-    r"""Return the text of a document that spelling corrections, related words and the reranking of hits read.
+    r"""Return the text of a document for spelling corrections, related words and the reranking of hits.
 
-    These are the texts of :func:`source_texts` and those of fields about persons, because a query can name a person.
+    It consists of the texts of :func:`source_texts` and of texts in fields about persons, because a query can name a
+    person.
 
     Args:
         source: The ``_source`` of the document.
@@ -126,7 +127,7 @@ def readable_text(source: Mapping[str, Any], info: IndexInfo) -> str:
     if info.fields:
         return document_text(source, info.fields)
     sources = _text_sources(source, info)
-    return "\n".join([text.text for text in _texts_of(source, sources, _titles_first(sources))])
+    return "\n".join([text.text for text in _texts_in_fields(source, sources, _titles_first(sources))])
 
 
 def _text_sources(source: Mapping[str, Any], info: IndexInfo) -> Mapping[str, tuple[str, ...]]:
@@ -137,7 +138,7 @@ def _text_sources(source: Mapping[str, Any], info: IndexInfo) -> Mapping[str, tu
     return info.text_sources or {name: (name,) for name, value in source.items() if isinstance(value, str)}
 
 
-def _texts_of(
+def _texts_in_fields(
     source: Mapping[str, Any], sources: Mapping[str, tuple[str, ...]], paths: Sequence[str]
 ) -> Iterator[SourceText]:
     """Yield the texts in some fields of a document, without addresses. Fields without a text are skipped.
@@ -153,18 +154,24 @@ def _texts_of(
             yield SourceText(sources[path], text)
 
 
-def _learned_paths(paths: Collection[str]) -> list[str]:
-    """Return the names of text fields without fields about persons. Titles come first."""
+def _paths_to_learn_from(paths: Collection[str]) -> list[str]:
+    """Return the paths of the text fields from which Resift learns, titles first.
+
+    Fields about persons are left out, unless there are no other fields.
+
+    Args:
+        paths: The paths of the text fields.
+    """
     return _titles_first([path for path in paths if not is_about_person(path)] or paths)
 
 
 def _titles_first(paths: Collection[str]) -> list[str]:
-    """Return names of fields in their order, but titles first."""
+    """Return the paths of fields in the same order, but fields with titles first."""
     return sorted(paths, key=lambda path: not has_title_name(path))
 
 
 def join_texts(texts: Sequence[SourceText], text_fields: Collection[str] = ()) -> str:
-    r"""Return the text of a document from which Resift learns for a query.
+    r"""Join the texts of a document from which Resift learns, preferably texts in the fields that a query searches.
 
     Args:
         texts: The texts of the document, from :func:`source_texts`.
@@ -200,8 +207,8 @@ def _is_address(text: str) -> bool:
     return ("://" in text or text.lower().startswith("www.") or is_email) and len(text.split()) == 1
 
 
-def unreadable_note(documents: Sequence[JudgedDocument]) -> list[str]:
-    """Return a note for the user if the marks had no effect, because no judged document has a text to learn from.
+def notes_on_unreadable_texts(documents: Sequence[JudgedDocument]) -> list[str]:
+    """Return a note for the user if no judged document has a text, so that nothing can be learned from the marks.
 
     This happens if the index stores neither ``_source`` nor the fields themselves, for example.
 
@@ -233,7 +240,7 @@ class FieldLoader:
         self._texts: TtlCache[Any] = TtlCache(_CACHED_TEXTS, _TEXT_SECONDS)
         self._failures: TtlCache[bool] = TtlCache(_CACHED_FAILURES, _FAILURE_SECONDS)
 
-    def forget(self) -> None:
+    def clear_document_cache(self) -> None:
         """Clear the cache of documents. Call this method after documents were changed."""
         self._documents.clear()
 
@@ -267,7 +274,7 @@ class FieldLoader:
         vectors: dict[str, FieldFeedback] = {}
         tokens: dict[str, JudgedTokens] = {}
         for field in sorted(needs.fields, key=lambda field: field.name):
-            values = self._values(judged, field, headers)
+            values = self._field_values(judged, field, headers)
             if not values:
                 continue
             if field.has_tokens:
@@ -279,12 +286,14 @@ class FieldLoader:
                 vectors[field.name] = FieldFeedback(feedback.with_vectors(values, background), lengths)
         encoded = {}
         for text in needs.texts:
-            result = self._encoded(text, headers)
+            result = self._encoded_text(text, headers)
             if result is not None:
                 encoded[text] = result
         return FieldKnowledge(mapped=info.vector_fields, vectors=vectors, tokens=tokens, encoded=encoded)
 
-    def _values(self, judged: Mapping[int, JudgedDocument], field: VectorField, headers: Headers) -> dict[int, Any]:
+    def _field_values(
+        self, judged: Mapping[int, JudgedDocument], field: VectorField, headers: Headers
+    ) -> dict[int, Any]:
         """Return a field's vectors or tokens for judged documents, from the cache or from the engine.
 
         Args:
@@ -354,7 +363,7 @@ class FieldLoader:
             tokens_by_id[id] = tokens
         return tokens_by_id
 
-    def _encoded(self, text: TextToEncode, headers: Headers) -> Any:
+    def _encoded_text(self, text: TextToEncode, headers: Headers) -> Any:
         """Return the vector or sparse tokens of a query text, from the cache or from the engine.
 
         Args:

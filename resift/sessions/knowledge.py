@@ -38,9 +38,9 @@ from resift.rewriting.knowledge import NO_REQUIRED_DATA, FieldKnowledge, Knowled
 from resift.rewriting.options import Options
 from resift.rewriting.outcome import Outcome
 from resift.sessions.clicks import Clicks
-from resift.sessions.documents import Content, FieldLoader, join_texts, read_documents, unreadable_note
-from resift.sessions.loading import Loader
-from resift.sessions.samples import Samples, WordSelector
+from resift.sessions.documents import Content, FieldLoader, join_texts, notes_on_unreadable_texts, read_documents
+from resift.sessions.loading import LoadingPool
+from resift.sessions.samples import BackgroundSampler, WordSelector
 from resift.sessions.sessions import MAX_QUERY, Sessions, effective_judgements
 from resift.vectors.similarity import SIMILARITIES
 
@@ -75,7 +75,7 @@ class EncodedQuery(NamedTuple):
 
 @dataclass(frozen=True)
 class _SessionSearch:
-    """A search in a session, and what it needs.
+    """A search in a session, with the data that must be loaded for it.
 
     Attributes:
         info: The names, fields and settings of the searched index.
@@ -89,11 +89,11 @@ class _SessionSearch:
     needs: RequiredData
     headers: Headers
 
-    def key(self, judgements: Sequence[Judgement]) -> Hashable:
-        """Return a key that identifies the data that the search needs.
+    def cache_key(self, judgements: Sequence[Judgement]) -> Hashable:
+        """Return a key by which :class:`KnowledgeLoader` records that the data for the search is in its caches.
 
-        :class:`KnowledgeLoader` uses the key to remember that the data is already in its caches. The key does not
-        depend on the text of the search.
+        The key does not depend on the text of the search. Later searches of the session for other texts therefore find
+        the data.
 
         Args:
             judgements: The judgements in the session. The key depends on the judged documents.
@@ -126,14 +126,14 @@ def scoped_feedback(
     return scoped if scoped.evidence else None
 
 
-def knowledge_of(
+def collect_knowledge(
     info: IndexInfo,
     query: EncodedQuery,
     feedback: Feedback | None,
     documents: Sequence[JudgedDocument],
     searched: Sequence[JudgedDocument],
 ) -> Knowledge:
-    """Collect the data with which a search is rewritten: the moved query vector, and the judged documents.
+    """Return the data with which a search is rewritten, such as the moved query vector and the judged documents.
 
     Args:
         info: The names, fields and settings of the searched index.
@@ -160,7 +160,7 @@ def knowledge_of(
         mask=None if feedback is None or not feedback.method.masked else feedback.mask,
         judged=tuple(homes),
         judged_elsewhere={document.judgement.document for document in elsewhere},
-        unaffected={} if feedback is None else _similarities(elsewhere, query),
+        unaffected={} if feedback is None else _original_similarities(elsewhere, query),
         home_indices=homes if len(info.indices) > 1 else {},
         feedback=feedback,
         documents=documents,
@@ -168,12 +168,11 @@ def knowledge_of(
     )
 
 
-def _similarities(judged_elsewhere: Sequence[JudgedDocument], query: EncodedQuery) -> dict[str, float]:
-    """Return the similarities of documents to the current query, before the session moves the query vector.
+def _original_similarities(judged_elsewhere: Sequence[JudgedDocument], query: EncodedQuery) -> dict[str, float]:
+    """Return the similarities of documents to the original query vector, which the session has not moved.
 
-    The documents were judged for other queries, and the session keeps their rank. If the session moved them, documents
-    that were marked earlier would fill the top of every later search. Documents that were judged for the current query
-    may move, as users expect.
+    The documents were judged for other queries, and the session must not change their rank: otherwise documents that
+    were marked earlier would fill the top of every later search.
 
     Args:
         judged_elsewhere: The judged documents in the searched index that were judged for other queries.
@@ -219,13 +218,13 @@ class KnowledgeLoader:
     ) -> None:
         self.engine, self.model, self.sessions, self.info = engine, model, sessions, info
         self.method, self.clicks = method, clicks
-        self.samples = Samples(engine)
+        self.samples = BackgroundSampler(engine)
         self.word_selector = WordSelector(engine)
         self.fields = FieldLoader(engine, self.samples.draw)
         self._contents: TtlCache[Content] = TtlCache(_CACHE_BYTES, _SECONDS)
         self._learned: TtlCache[Feedback] = TtlCache(_LEARNED_BYTES, _SECONDS)
         self._loaded: TtlCache[bool] = TtlCache(_CACHED_SESSIONS, _SECONDS)
-        self.loader = Loader()
+        self.loader = LoadingPool()
 
     def load(
         self, info: IndexInfo, options: Options, needs: RequiredData = NO_REQUIRED_DATA, headers: Headers = None
@@ -253,16 +252,16 @@ class KnowledgeLoader:
         search = _SessionSearch(info, options, needs, headers)
         judgements, notes, is_read = self._judgements(search)
         if judgements and self.loader.is_running:
-            key = search.key(judgements)
+            key = search.cache_key(judgements)
             work = partial(self._fill_caches, search, judgements)
             patience = _PATIENCE_OF_PIPELINES if options.through_cluster else _PATIENCE
-            if self._loaded.get(key) is None and not self.loader.load(key, work, patience):
+            if self._loaded.get(key) is None and not self.loader.run_and_wait(key, work, patience):
                 judgements, notes, is_read = [], [*notes, "the session is still being loaded"], False
         knowledge = self._knowledge(search, judgements)
         return replace(knowledge, lacks_session=not is_read, notes=[*notes, *knowledge.notes])
 
-    def warm(self, info: IndexInfo, options: Options, needs: RequiredData, headers: Headers = None) -> None:
-        """Fill the caches from which :meth:`load` takes the knowledge about a session.
+    def warm_caches(self, info: IndexInfo, options: Options, needs: RequiredData, headers: Headers = None) -> None:
+        """Load the data about a session into the caches, so that :meth:`load` is fast for its next search.
 
         Args:
             info: The names, fields and settings of the index that will be searched.
@@ -286,7 +285,7 @@ class KnowledgeLoader:
             judgements: The relevance judgements of the session.
         """
         self._knowledge(search, judgements)
-        self._loaded.put(search.key(judgements), True)
+        self._loaded.put(search.cache_key(judgements), True)
 
     def _knowledge(self, search: _SessionSearch, judgements: Sequence[Judgement]) -> Knowledge:
         """Return the data with which a search is rewritten, such as the moved query vector and the expansion words.
@@ -296,25 +295,27 @@ class KnowledgeLoader:
             judgements: The relevance judgements from which the data is derived.
         """
         info, options, needs, headers = search.info, search.options, search.needs, search.headers
-        documents = self.read(judgements, headers, needs.text_fields)
+        documents = self.read_judged_documents(judgements, headers, needs.text_fields)
         text = options.text or ""
         query = EncodedQuery(text, self.model.encode_query(text), self.model.similarity)
         background = partial(self.samples.draw, info, headers)
-        feedback = scoped_feedback(self.learned(documents, options.feedback), query, background, info.tuning.carried)
-        searched = [document for document in documents if self._is_searched(document.judgement.index, info, headers)]
+        feedback = scoped_feedback(
+            self.learned_feedback(documents, options.feedback), query, background, info.tuning.carried
+        )
+        searched = [document for document in documents if self._can_be_hits(document.judgement.index, info, headers)]
         knowledge = replace(
-            knowledge_of(info, query, feedback, documents, searched),
+            collect_knowledge(info, query, feedback, documents, searched),
             expansion_words=self.word_selector.select(feedback, info, headers, needs.text_fields),
         )
         if feedback is None:
             gone = [Outcome.MARKS_GONE.english.format(len(judgements))] if judgements and not documents else []
-            return replace(knowledge, notes=[*unreadable_note(documents), *gone])
+            return replace(knowledge, notes=[*notes_on_unreadable_texts(documents), *gone])
         indices = (info.name, *info.indices)
         missing = sum(judgement.index in indices for judgement in judgements) - len(searched)
         own_fields = FieldKnowledge(mapped=info.vector_fields)
         if needs.fields:
             own_fields = self.fields.load(info, needs, feedback.for_query, documents, searched, headers)
-        notes = [] if own_fields.vectors or own_fields.tokens else unreadable_note(documents)
+        notes = [] if own_fields.vectors or own_fields.tokens else notes_on_unreadable_texts(documents)
         return replace(knowledge, missing_documents=max(0, missing), own_fields=own_fields, notes=notes)
 
     def _judgements(self, search: _SessionSearch) -> tuple[list[Judgement], list[str], bool]:
@@ -351,7 +352,7 @@ class KnowledgeLoader:
         clicked = [judgement for judgement in clicked if (judgement.index, judgement.document) not in marked]
         return effective_judgements([*clicked, *judgements]), notes, is_read
 
-    def _is_searched(self, index: str, info: IndexInfo, headers: Headers) -> bool:
+    def _can_be_hits(self, index: str, info: IndexInfo, headers: Headers) -> bool:
         """Return whether documents that were judged in an index can be hits of a search.
 
         This is the case if the name of the index and the name in the search refer to at least one common index, for
@@ -368,12 +369,13 @@ class KnowledgeLoader:
             return False  # the cache can outlive the index
         return not set(judged.indices).isdisjoint(info.indices)
 
-    def learned(self, judged: Sequence[JudgedDocument], method: str | None = None) -> Feedback | None:
-        """Return the feedback that a method learns from judged documents. The result is cached.
+    def learned_feedback(self, judged: Sequence[JudgedDocument], method: str | None = None) -> Feedback | None:
+        """Return the feedback that is learned from judged documents. The result is cached.
 
         Args:
             judged: The judgements, with the vectors and texts of the documents.
-            method: The name of the feedback method, or None for the method of the service's settings.
+            method: The name of the feedback method (see :mod:`resift.feedback.methods`), or None for the method of the
+                service's settings.
 
         Returns:
             The feedback, or None if ``judged`` is empty.
@@ -418,10 +420,10 @@ class KnowledgeLoader:
         except _UNREADABLE_INDEX:
             return []
 
-    def read(
+    def read_judged_documents(
         self, judgements: Sequence[Judgement], headers: Headers, text_fields: Collection[str] = ()
     ) -> list[JudgedDocument]:
-        """Load the documents of some relevance judgements.
+        """Return relevance judgements with the vectors and texts of their documents.
 
         A judgement is left out in these cases:
 
@@ -441,7 +443,7 @@ class KnowledgeLoader:
         contents: dict[tuple[str, str], Content] = {}
         for index in dict.fromkeys(judgement.index for judgement in judgements):
             ids = list(dict.fromkeys(judgement.document for judgement in judgements if judgement.index == index))
-            contents |= {(index, id): content for id, content in self._read_from(index, ids, headers).items()}
+            contents |= {(index, id): content for id, content in self._read_documents(index, ids, headers).items()}
         keys = ((judgement, (judgement.index, judgement.document)) for judgement in judgements)
         documents = []
         for judgement, key in keys:
@@ -450,7 +452,7 @@ class KnowledgeLoader:
                 documents.append(JudgedDocument(judgement, vector, join_texts(texts, text_fields)))
         return documents
 
-    def _read_from(self, index: str, ids: Sequence[str], headers: Headers) -> dict[str, Content]:
+    def _read_documents(self, index: str, ids: Sequence[str], headers: Headers) -> dict[str, Content]:
         """Return the vectors and texts of some documents of an index, from the cache or from the engine.
 
         Args:
@@ -461,16 +463,16 @@ class KnowledgeLoader:
         Returns:
             The vector and text of each document that the caller may read, by id.
         """
-        cached = self._cached(index, ids, headers)
+        cached = self._cached_documents(index, ids, headers)
         missing = tuple(id for id in ids if id not in cached)
         if not missing:
             return cached
         with self._contents.loading((index, missing, str(headers))):
-            cached = self._cached(index, ids, headers)
+            cached = self._cached_documents(index, ids, headers)
             still_missing = [id for id in missing if id not in cached]
             return cached | (self._fetch_readable(index, still_missing, headers) if still_missing else {})
 
-    def _cached(self, index: str, ids: Sequence[str], headers: Headers) -> dict[str, Content]:
+    def _cached_documents(self, index: str, ids: Sequence[str], headers: Headers) -> dict[str, Content]:
         """Look up documents in the cache.
 
         Args:
@@ -485,7 +487,7 @@ class KnowledgeLoader:
         return self._contents.get_all({id: (index, id, caller) for id in ids})
 
     def _fetch_readable(self, index: str, ids: Sequence[str], headers: Headers) -> dict[str, Content]:
-        """Fetch documents like :meth:`fetch`, but skip documents that cannot be read instead of raising an error.
+        """Fetch documents like :meth:`fetch_documents`, but skip documents that cannot be read.
 
         Args:
             index: The name of the index or alias. If it cannot be read, the result is empty.
@@ -496,7 +498,7 @@ class KnowledgeLoader:
             A mapping from document ids to vectors and texts.
         """
         try:
-            return self.fetch(index, ids, headers)
+            return self.fetch_documents(index, ids, headers)
         except AmbiguousDocument:
             # The error does not say which id is ambiguous, so the ids are halved until it is alone.
             half = len(ids) // 2
@@ -507,7 +509,7 @@ class KnowledgeLoader:
         except _UNREADABLE_INDEX:
             return {}
 
-    def fetch(self, index: str, ids: Sequence[str], headers: Headers) -> dict[str, Content]:
+    def fetch_documents(self, index: str, ids: Sequence[str], headers: Headers) -> dict[str, Content]:
         """Fetch the vectors and texts of documents from the engine, and cache them.
 
         Args:
@@ -534,7 +536,7 @@ class KnowledgeLoader:
             self._contents.put((index, id, str(headers)), content, size)
         return contents
 
-    def forget(self) -> None:
+    def clear_document_cache(self) -> None:
         """Clear the cache of documents. Call this method after documents were changed."""
         self._contents.clear()
-        self.fields.forget()
+        self.fields.clear_document_cache()

@@ -19,11 +19,11 @@ _MAX_WAITING = 64
 """Maximum number of pending calls. Further sessions are loaded when they are searched again."""
 
 
-class Loader:
-    """A small thread pool that fills caches. Instances are thread-safe.
+class LoadingPool:
+    """A small thread pool that loads the data of sessions into caches. Instances are thread-safe.
 
-    After a restart, a service must load all its sessions again. The pool loads only a few sessions at a time, so that
-    other searches are not delayed.
+    After a restart, a service must load all its sessions again. The pool has two threads, so that loading does not
+    delay other searches.
 
     The pool does nothing before :meth:`start` is called. Commands and the Python library never start it, because they
     load a session only when they need it.
@@ -43,9 +43,9 @@ class Loader:
         self._is_running = True
         for _ in range(THREADS):
             # Daemon threads, so that a process that stops does not wait for the work.
-            threading.Thread(target=self._serve, name="loader", daemon=True).start()
+            threading.Thread(target=self._run_queued_calls, name="loader", daemon=True).start()
 
-    def _serve(self) -> None:
+    def _run_queued_calls(self) -> None:
         """Run the queued calls one after the other. This is the endless loop of each thread."""
         while True:
             self._queue.get()()
@@ -78,7 +78,7 @@ class Loader:
         self._queue.put(lambda: context.run(self._run, key, work, future))
         return future
 
-    def load(self, key: Hashable, work: Callable[[], object], seconds: float) -> bool:
+    def run_and_wait(self, key: Hashable, work: Callable[[], object], seconds: float) -> bool:
         """Let a thread of the pool call a function, and wait until the call ends.
 
         If too many other calls are pending, this method returns False at once.

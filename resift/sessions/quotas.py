@@ -57,12 +57,12 @@ class Quotas:
                 seconds=_DAY - now % _DAY,
             )
 
-    def count(self, key: str | None, **amounts: int) -> None:
-        """Add to the amount of data that an API key has stored today.
+    def record_usage(self, key: str | None, **amounts: int) -> None:
+        """Record that an API key has stored data, which counts towards its limits of today.
 
         Args:
             key: The name of the key, or None for a request without a key, which is not counted.
-            **amounts: The numbers of ``marks``, ``sessions`` and ``bytes`` to add.
+            **amounts: The numbers of ``marks``, ``sessions`` and ``bytes`` that were stored.
         """
         with self._lock:
             self._used.update({(key, kind): amount for kind, amount in amounts.items() if key})

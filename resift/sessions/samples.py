@@ -42,11 +42,12 @@ _FEW_DOCUMENTS = 100
 _NO_BACKGROUND = Background(np.zeros((0, 0)))
 
 
-class Samples:
-    """Reads the vectors of random documents from an index. Instances are thread-safe.
+class BackgroundSampler:
+    """Reads the vectors of random documents from an index, with which judged documents are compared.
 
-    The vectors are cached for ten minutes, and an error of the engine for ten seconds. Callers with different HTTP
-    headers do not share cached vectors, because they may be allowed to read different documents.
+    Instances are thread-safe. The vectors are cached for ten minutes, and an error of the engine for ten seconds.
+    Callers with different HTTP headers do not share cached vectors, because they may be allowed to read different
+    documents.
 
     Args:
         engine: The search engine, which chooses the documents.
@@ -80,7 +81,7 @@ class Samples:
         if self._failures.get(key):
             return _NO_BACKGROUND
         try:
-            return self._cache.get_or_load(key, lambda: self._drawn(info, headers, field))
+            return self._cache.get_or_load(key, lambda: self._read_background(info, headers, field))
         except ResiftError as error:
             # A damaged document costs only the comparison with random documents. The search may not need the document.
             if isinstance(error, EngineUnavailable) and not isinstance(error, CorruptEngine):
@@ -89,7 +90,7 @@ class Samples:
             self._failures.put(key, True)
             return _NO_BACKGROUND
 
-    def _drawn(self, info: IndexInfo, headers: Headers, field: str) -> Background:
+    def _read_background(self, info: IndexInfo, headers: Headers, field: str) -> Background:
         """Read the vectors of random documents from the engine. :meth:`draw` caches the result.
 
         Args:
@@ -122,10 +123,11 @@ class WordSelector:
         self._enough: TtlCache[bool] = TtlCache(_CACHED_QUERIES, _SECONDS, clock)
         self._failures: TtlCache[bool] = TtlCache(_CACHED_FAILURES, _FAILURE_SECONDS, clock)
 
-    def finds_enough(self, query: Body, info: IndexInfo, headers: Headers = None) -> bool:
-        """Return whether a query has at least ten hits, so that expansion words need not find further documents.
+    def has_enough_hits(self, query: Body, info: IndexInfo, headers: Headers = None) -> bool:
+        """Return whether a query has at least ten hits.
 
-        The result is True if the engine returns an error. The search itself will report the error.
+        Then expansion words (words learned from relevant documents) need not find further documents. The result is also
+        True if the engine returns an error, because the search itself will report the error.
 
         Args:
             query: The query of a search, with its filters.
@@ -134,7 +136,7 @@ class WordSelector:
         """
         body = {"query": query, "size": 0, "track_total_hits": _ENOUGH_HITS, **PLAIN}
 
-        def has_enough_hits() -> bool:
+        def reaches_minimum() -> bool:
             response = self.engine.search(info.name, body, headers=headers).response
             return bool(response["hits"]["total"]["value"] >= _ENOUGH_HITS)
 
@@ -145,7 +147,7 @@ class WordSelector:
         if self._failures.get(key):
             return True
         try:
-            return self._enough.get_or_load(key, has_enough_hits)
+            return self._enough.get_or_load(key, reaches_minimum)
         except ResiftError:
             return self._failures.put(key, True)
 
@@ -158,10 +160,10 @@ class WordSelector:
     ) -> dict[str, float]:
         """Select at most 25 expansion words for a query in an index.
 
-        The candidates are the words that a session has learned from its judgements. The words with the largest
-        weight · idf · log(1 + n) are selected, where n is the number of documents that contain the word. Words with
-        less than a tenth of the largest weight are left out. A word that occurs in a single document, such as a serial
-        number, is never selected, because it cannot match further documents.
+        The candidates are the words that a session has learned from its judgements, each with a weight. The weight is
+        multiplied by the value of the word for searching (:meth:`_selection_values`), and the words with the largest
+        products are selected. Words with less than a tenth of the largest weight are left out. A word that occurs in a
+        single document, such as a serial number, is never selected, because it cannot match further documents.
 
         In an index without vectors of Resift, only occurrences in the fields that the query searches count. Other
         fields can have other analyzers: a stop word that the analyzer of the searched field drops would look like a
@@ -207,8 +209,9 @@ class WordSelector:
     def _selection_values(self, words: Sequence[str], info: IndexInfo, headers: Headers) -> dict[str, float]:
         """Return how useful each word would be as an additional word of a query.
 
-        The value is idf · log(1 + n), where n is the number of documents that contain the word. A word in a single
-        document gets 0. All values are 1 if the index has fewer than 100 documents.
+        Let n be the number of documents that contain a word. The value of the word is idf · log(1 + n), where idf is
+        its inverse document frequency log((N + 1) / (n + 0.5)) in an index of N documents. A word in a single document
+        gets 0. All values are 1 if the index has fewer than 100 documents.
 
         Args:
             words: The candidates for expansion words.

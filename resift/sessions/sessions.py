@@ -313,7 +313,7 @@ class Sessions:
         Yields:
             Pairs of a session id and a judgement.
         """
-        for session in self._scanned(index):
+        for session in self._scan(index):
             judgements = session.effective_judgements
             yield from ((session.id, judgement) for judgement in judgements if judgement.index == index)
 
@@ -323,9 +323,9 @@ class Sessions:
         Expired sessions are left out.
         """
         caller = self.caller()
-        return (session for session in self._scanned() if caller.may_use(session.owner))
+        return (session for session in self._scan() if caller.may_use(session.owner))
 
-    def _scanned(self, index: str | None = None) -> Iterator[StoredSession]:
+    def _scan(self, index: str | None = None) -> Iterator[StoredSession]:
         """Yield the sessions of all callers in the store. Expired and damaged sessions are skipped.
 
         Args:
@@ -336,7 +336,7 @@ class Sessions:
             if not is_session_id(id):  # other objects in the same store, such as a trial
                 continue
             try:
-                session = _decoded(id, stored)
+                session = _from_record(id, stored)
             except SessionDamaged as error:
                 log.warning("a damaged session is ignored: %s", error.message)
                 continue
@@ -362,12 +362,12 @@ class Sessions:
                 data.
             SessionDamaged: If the stored data is not a valid session.
         """
-        stored = self.store.read(check_id(id), wait)
+        stored = self.store.read(check_session_id(id), wait)
         if stored is None or (isinstance(stored.expires, (int, float)) and stored.expires < self.clock()):
             return None, stored
         if not any_owner and isinstance(stored.body, dict) and not self.caller().may_use(stored.body.get("o")):
             raise _not_found(id)
-        return _decoded(id, stored), stored
+        return _from_record(id, stored), stored
 
     def _read_for_writing(self, id: str) -> tuple[StoredSession | None, SessionRecord | None]:
         """Read a session that the caller wants to create, or to which the caller wants to add judgements.
@@ -418,10 +418,12 @@ class Sessions:
             # Stores may keep times in milliseconds, and every answer shows the same time.
             expires = round(now + self.seconds, 3)
             changed = replace(change(session or StoredSession(id, round(now, 3), now, owner=key)), expires=expires)
-            written = _encoded(changed, stored.version if stored else None)
+            written = _to_record(changed, stored.version if stored else None)
             if self.store.write(id, written):
-                self.quotas.count(key, marks=marks or 0, sessions=int(is_new), bytes=len(json.dumps(written.body)))
-                self._purge_now_and_then(now)
+                self.quotas.record_usage(
+                    key, marks=marks or 0, sessions=int(is_new), bytes=len(json.dumps(written.body))
+                )
+                self._purge_if_due(now)
                 return changed
             # Wait for a random share of a growing time. With equal waits, the same writers would collide again.
             time.sleep(random.uniform(0, min(_MAX_WAIT, _WAIT * 2**attempt)))
@@ -431,8 +433,8 @@ class Sessions:
             expected="try again",
         )
 
-    def _purge_now_and_then(self, now: float) -> None:
-        """Delete expired sessions from the store, at most once a minute.
+    def _purge_if_due(self, now: float) -> None:
+        """Delete expired sessions from the store, unless this was done less than a minute ago.
 
         Args:
             now: The current time in Unix seconds.
@@ -446,7 +448,7 @@ class Sessions:
                 log.warning("expired sessions were not purged: %s", error.message)
 
 
-def check_id(session: str) -> str:
+def check_session_id(session: str) -> str:
     """Check that a session id is well-formed, and return it.
 
     Args:
@@ -494,7 +496,7 @@ def _not_found(id: str) -> SessionNotFound:
     return SessionNotFound(f"no session {id!r}", value=id, expected="a session with marks that has not expired")
 
 
-def _encoded(session: StoredSession, version: Any) -> SessionRecord:
+def _to_record(session: StoredSession, version: Any) -> SessionRecord:
     """Convert a session to a record for the store.
 
     To save space, the record contains each query and each index name only once.
@@ -526,7 +528,7 @@ def _encoded(session: StoredSession, version: Any) -> SessionRecord:
     return SessionRecord(body, session.expires, indices, version)
 
 
-class _Body(msgspec.Struct):
+class _SessionBody(msgspec.Struct):
     """The JSON document in which a session is stored. Names are short to save space.
 
     Sessions that were stored by version 0.1 have no sources and no owner.
@@ -548,7 +550,7 @@ class _Body(msgspec.Struct):
     o: str | None = None
 
 
-def _decoded(id: str, stored: SessionRecord) -> StoredSession:
+def _from_record(id: str, stored: SessionRecord) -> StoredSession:
     """Convert a record of the store to a session.
 
     Args:
@@ -559,7 +561,7 @@ def _decoded(id: str, stored: SessionRecord) -> StoredSession:
         SessionDamaged: If the record is invalid.
     """
     try:
-        body, expires = msgspec.convert(stored.body, _Body), msgspec.convert(stored.expires, Time)
+        body, expires = msgspec.convert(stored.body, _SessionBody), msgspec.convert(stored.expires, Time)
         indices = msgspec.convert(stored.indices, list[_IndexName])
         if body.s is None:
             sources = [source_from_grade(row[5]) for row in body.j]

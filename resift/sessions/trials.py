@@ -26,7 +26,7 @@ from resift.contracts.engine import Engine
 from resift.contracts.session_store import SessionRecord, SessionStore
 from resift.contracts.ubi import UbiLog, id_as_text, iso_timestamp, unix_seconds
 from resift.errors import BadInput
-from resift.sessions.clicks import CLOCK_TOLERANCE, Actions, Object, document_ids
+from resift.sessions.clicks import CLOCK_TOLERANCE, Actions, Object, look_up_document_ids
 
 K = TypeVar("K", bound=Hashable)
 _DAY = 86_400.0  # seconds
@@ -128,7 +128,7 @@ class ShownPage:
         }
 
     @classmethod
-    def read(cls, source: Mapping[str, Any]) -> ShownPage | None:
+    def from_ubi_query(cls, source: Mapping[str, Any]) -> ShownPage | None:
         """Create a page from the JSON object that represents it in the UBI log of queries.
 
         Args:
@@ -155,7 +155,7 @@ class Preference:
     The interval stays valid if a trial is evaluated repeatedly and stopped early.
 
     Attributes:
-        outcomes: The number of users whose clicks show a preference.
+        outcomes: The number of users whose clicks show which ranking they prefer.
         mean: The mean preference, from -1 (the plain ranking is better) to 1 (the ranking with feedback is better).
         low: The lower limit of the interval.
         high: The upper limit of the interval.
@@ -290,7 +290,7 @@ class Trials:
         """
         version = stored.version if stored else None
         record = SessionRecord(asdict(trial), trial.started + _RETENTION, [trial.index], version)
-        return self.store.write(_key(trial.index), record)
+        return self.store.write(_record_id(trial.index), record)
 
     def _read(self, index: str, wait: bool = True) -> tuple[Trial | None, SessionRecord | None]:
         """Read the trial of an index, and the record in which it is stored. See :meth:`find` for the arguments.
@@ -299,7 +299,7 @@ class Trials:
             A pair of the trial and its record. Both are None if there is no record. Only the trial is None if the
             record is damaged.
         """
-        stored = self.store.read(_key(index), wait)
+        stored = self.store.read(_record_id(index), wait)
         try:
             values = {name: stored.body[name] for name in Trial.__dataclass_fields__} if stored else None
         except (LookupError, TypeError):
@@ -307,12 +307,12 @@ class Trials:
         return None if values is None else Trial(**values), stored
 
 
-def _key(index: str) -> str:
-    """Return the id under which the trial of an index is stored. No session has an id with a space."""
+def _record_id(index: str) -> str:
+    """Return the id under which the trial of an index is stored. It contains a space, unlike the ids of sessions."""
     return f"trial {index}"
 
 
-def trial_report(trial: Trial, log: UbiLog, engine: Engine, actions: Actions, now: float) -> TrialReport:
+def evaluate_trial(trial: Trial, log: UbiLog, engine: Engine, actions: Actions, now: float) -> TrialReport:
     """Evaluate a trial, based on the interleaved pages and the clicks in the log of user events (UBI).
 
     A trial is an online experiment that compares rankings with and without users' feedback.
@@ -332,27 +332,29 @@ def trial_report(trial: Trial, log: UbiLog, engine: Engine, actions: Actions, no
         EngineError: If the engine responds with an error.
     """
     queries = log.application_queries(trial.application, trial.started, now + CLOCK_TOLERANCE)
-    shown = [page for page in map(ShownPage.read, queries) if page is not None]
+    shown = [page for page in map(ShownPage.from_ubi_query, queries) if page is not None]
     clients = {page.client for page in shown}
     clicks: list[tuple[str, Object, float]] = []
     for event in log.scan(trial.started, now + CLOCK_TOLERANCE):
         client = event.client if event.client in clients else event.session
         if client in clients and event.object and actions.get(event.action, 0.0) > 0:
             clicks.append((client, (event.object, event.object_field), event.at))
-    ids = document_ids(engine, trial.index, {object for _, object, _ in clicks})
+    ids = look_up_document_ids(engine, trial.index, {object for _, object, _ in clicks})
     known = [(client, ids[object], at) for client, object, at in clicks if object in ids]
-    outcomes = client_outcomes(shown, known, now)
-    return TrialReport(replace(trial, checked=now), len(shown), len(clients), preference(outcomes))
+    outcomes = client_preferences(shown, known, now)
+    return TrialReport(replace(trial, checked=now), len(shown), len(clients), mean_preference(outcomes))
 
 
-def client_outcomes(shown: Iterable[ShownPage], clicks: Iterable[tuple[str, str, float]], now: float) -> list[float]:
-    """Return the preference of each client for results with sessions (1) or plain results (-1).
+def client_preferences(shown: Iterable[ShownPage], clicks: Iterable[tuple[str, str, float]], now: float) -> list[float]:
+    """Return which ranking each client of a trial prefers, judged by the client's clicks.
 
-    The preference is the share of the client's clicks on hits from the results with sessions minus the share of clicks
-    on hits from the plain results. Clicks on hits that belong to neither side are ignored.
+    A trial shows pages that combine the hits of two rankings: a ranking with the session's feedback, and the plain
+    ranking. The preference of a client is the share of the client's clicks on hits of the ranking with feedback minus
+    the share of clicks on hits of the plain ranking. So it is between 1 (feedback) and -1 (plain). Clicks on hits that
+    belong to neither ranking are ignored.
 
-    Each client counts once, because clicks of the same client depend on each other. Only one visit of a client counts,
-    namely the pages within VISIT_SECONDS of the first page with a click that is not ignored. Visits that may still
+    Each client counts once, because clicks of the same client depend on each other. Only one visit of a client counts:
+    the pages within an hour (VISIT_SECONDS) of the first page with a click that is not ignored. Visits that may still
     receive clicks are left out.
 
     Args:
@@ -361,7 +363,7 @@ def client_outcomes(shown: Iterable[ShownPage], clicks: Iterable[tuple[str, str,
         now: The current time in Unix seconds.
 
     Returns:
-        The preferences, in the chronological order of the visits.
+        The preferences, one for each client, in the chronological order of the visits.
     """
     pages: dict[str, list[ShownPage]] = defaultdict(list)
     for shown_page in sorted(shown, key=lambda page: page.at):
@@ -369,7 +371,7 @@ def client_outcomes(shown: Iterable[ShownPage], clicks: Iterable[tuple[str, str,
     # For each client, the clicked hits of a single team: the time of the page, the document and the team.
     wins: dict[str, set[tuple[float, str, bool]]] = defaultdict(set)
     for client, document, at in clicks:
-        page = _page_of(document, at, pages[client])
+        page = _clicked_page(document, at, pages[client])
         team = page.teams[document] if page else None
         if page is not None and team is not None:
             wins[client].add((page.at, document, team))
@@ -382,7 +384,7 @@ def client_outcomes(shown: Iterable[ShownPage], clicks: Iterable[tuple[str, str,
     return [outcome for _, outcome in sorted(outcomes)]
 
 
-def _page_of(document: str, at: float, pages: Sequence[ShownPage]) -> ShownPage | None:
+def _clicked_page(document: str, at: float, pages: Sequence[ShownPage]) -> ShownPage | None:
     """Return the page of hits on which a user clicked a document, or None if no page matches.
 
     Of the pages that contain the document, the last page before the click is returned. If there is no such page, the
@@ -432,17 +434,19 @@ def team_draft(first: Sequence[K], second: Sequence[K], seed: str) -> dict[K, bo
     return drafted
 
 
-def preference(outcomes: Sequence[float]) -> Preference:
-    """Return the mean outcome with a confidence interval that is valid at any time (a confidence sequence).
+def mean_preference(outcomes: Sequence[float]) -> Preference:
+    """Return the mean preference of the clients of a trial, with a confidence interval.
+
+    The interval stays valid if it is computed again after each client (a confidence sequence): the probability that it
+    ever excludes the true mean is at most ERROR_RATE. The only assumption is that each outcome has the same expected
+    value, given the earlier outcomes.
 
     The interval is computed by betting. For each possible mean, one gambler bets that the true mean is larger, and
     another that it is smaller. If one of them multiplies the initial wealth by 2 / ERROR_RATE, the possible mean is
-    excluded from the interval for good. By Ville's inequality, the true mean is excluded with a probability of at most
-    ERROR_RATE, no matter how often the interval is computed. The only assumption is that each outcome has the same
-    expected value, given the earlier outcomes.
+    excluded from the interval for good (Ville's inequality).
 
     Args:
-        outcomes: The outcomes of the clients, -1 to 1, in chronological order.
+        outcomes: The preference of each client, from -1 to 1, in chronological order. See :func:`client_preferences`.
 
     Source: hedged betting of Waudby-Smith and Ramdas (2024), "Estimating means of bounded random variables by betting",
     section 4.2, with the bets of equation 26.
@@ -465,11 +469,11 @@ def preference(outcomes: Sequence[float]) -> Preference:
 
 
 def _bets(values: NDArray[np.float64]) -> NDArray[Any]:
-    """Return the bets for a confidence interval that is based on betting.
+    """Return the sizes of the bets from which :func:`mean_preference` computes a confidence interval.
 
     The method imagines a gambler who bets on each outcome. A guess of the mean is rejected if the gambler would win a
-    lot of money by betting against it. Each bet depends only on earlier outcomes, so the interval stays valid if it is
-    checked after every outcome.
+    lot of money by betting against it. Each bet depends only on the number and the variance of the earlier outcomes, so
+    the interval stays valid if it is checked after every outcome.
 
     Args:
         values: The outcomes, from 0 to 1 and in order, as an array of shape (n_values,).

@@ -20,7 +20,13 @@ from resift.cli.options import (
 from resift.contracts.engine import Engine
 from resift.contracts.ubi import MAX_CLIENT_EVENTS, UbiEvent, UbiLog, UbiQuery
 from resift.feedback.judgements import Judgement
-from resift.sessions.clicks import Actions, document_ids, graded_objects, judgements_from, read_actions
+from resift.sessions.clicks import (
+    Actions,
+    grade_clicked_objects,
+    judgements_from_grades,
+    look_up_document_ids,
+    parse_action_grades,
+)
 from resift.sessions.sessions import Sessions
 
 
@@ -54,7 +60,7 @@ class JudgedSource:
         """
         if from_ubi:
             with ubi_log_at(self.engine, self.store) as log:
-                return logged_judgements(log, engine, index, read_actions(service_settings().ubi_actions))
+                return logged_judgements(log, engine, index, parse_action_grades(service_settings().ubi_actions))
         with session_store_at(self.store) as store:
             return list(Sessions(store).judgements(index))
 
@@ -98,12 +104,12 @@ def logged_judgements(log: UbiLog, engine: Engine, index: str, actions: Actions)
     for event in log.scan():
         of_client[event.client or event.session].append(event)
     queries = look_up_queries(log, (event for events in of_client.values() for event in events))
-    graded = {id: graded_objects(events, queries, actions) for id, events in of_client.items()}
+    graded = {id: grade_clicked_objects(events, queries, actions) for id, events in of_client.items()}
     objects = {name for client_objects in graded.values() for _, name, _ in client_objects}
-    ids = document_ids(engine, index, objects)
+    ids = look_up_document_ids(engine, index, objects)
     judgements: list[tuple[str, Judgement]] = []
     for client, client_objects in graded.items():
-        of_documents = judgements_from(client_objects, ids, index)
+        of_documents = judgements_from_grades(client_objects, ids, index)
         judgements += [(client, judgement) for judgement in of_documents if judgement.query]
     return judgements
 

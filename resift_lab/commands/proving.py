@@ -25,9 +25,9 @@ from resift.query.body import parse
 from resift.service.bodies import Search, options_of, search_body
 from resift.service.connect import default_store, open_engine, open_session_store
 from resift.service.search_service import SearchService
-from resift.sessions.clicks import Actions, Clicks, Object, document_ids, read_actions
+from resift.sessions.clicks import Actions, Clicks, Object, look_up_document_ids, parse_action_grades
 from resift.sessions.sessions import Sessions
-from resift.sessions.trials import STOPPED, TrialReport, Trials, trial_report
+from resift.sessions.trials import STOPPED, TrialReport, Trials, evaluate_trial
 from resift_lab.commands.judged_source import look_up_queries
 from resift_lab.log_replay.replay import Observation, Ranking, ReplayLog, SkippedClicks, replay
 from resift_lab.log_replay.report import Report, false_alarms, metrics_by_group
@@ -174,7 +174,7 @@ def read_log(engine: Engine, index: str, source: LogSource) -> tuple[Sample, Rep
         BadInput: If the log is invalid, or none of the clicked objects is a document of the index.
     """
     settings = service_settings()
-    actions = read_actions(settings.ubi_actions)
+    actions = parse_action_grades(settings.ubi_actions)
     sample, queries = _draw_sample(source, actions)
     documents = _look_up_documents(engine, index, sample.document_references(queries), source.id_field)
     log = ReplayLog(
@@ -203,7 +203,7 @@ def _look_up_documents(engine: Engine, index: str, objects: set[Object], id_fiel
     Raises:
         BadInput: If there are references, but none of them matches a document of the index.
     """
-    documents = document_ids(engine, index, objects)
+    documents = look_up_document_ids(engine, index, objects)
     if objects and not documents:
         field = id_field or "_id, or by the field that the events name"
         message = f"none of the clicked documents is in {index}, by {field}"
@@ -284,7 +284,7 @@ def live_trial(index: str, action: str | float, url: str, store: str) -> TrialRe
             raise BadInput(f"there is no trial of {index}", value=index, expected="a trial, started by --live 10%")
         if action == "stop" and not trial.verdict:
             trial = trials.change(trial, verdict=STOPPED) or trial
-        return trial_report(trial, log, engine, read_actions(settings.ubi_actions), time.time())
+        return evaluate_trial(trial, log, engine, parse_action_grades(settings.ubi_actions), time.time())
 
 
 class ReplayedSearch:

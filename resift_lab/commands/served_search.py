@@ -21,8 +21,8 @@ from resift.rewriting.options import Options
 from resift.rewriting.rewrite import rewrite
 from resift.service.config import Config
 from resift.service.search_service import session_window
-from resift.sessions.knowledge import EncodedQuery, knowledge_of, scoped_feedback
-from resift.sessions.samples import Samples, WordSelector
+from resift.sessions.knowledge import EncodedQuery, collect_knowledge, scoped_feedback
+from resift.sessions.samples import BackgroundSampler, WordSelector
 from resift.sessions.sessions import MAX_QUERY
 from resift.vectors.weights import discount_alpha
 from resift_lab.evaluation.feedback.learners import learn_feedback
@@ -80,7 +80,7 @@ class IndexSearch:
     ) -> None:
         self.similarity, self.idf, self.defaults = similarity, idf, Config()
         self._engine, self.info, self._positions = engine, info, positions
-        self._samples, self._word_selector = Samples(engine), WordSelector(engine)
+        self._samples, self._word_selector = BackgroundSampler(engine), WordSelector(engine)
 
     def hits(self, search: SimulatedSearch) -> Hits:
         """Run a search. If it has relevance judgements, it runs like a search in a session with these judgements.
@@ -104,10 +104,10 @@ class IndexSearch:
         clause = question_clause(text, info.fields)
         words = self._word_selector.select(feedback, info)
         knowledge = replace(
-            knowledge_of(info, query, feedback, judged, judged),
+            collect_knowledge(info, query, feedback, judged, judged),
             text=text,
             expansion_words=words,
-            finds_enough=bool(words) and self._word_selector.finds_enough(clause, info),
+            has_enough_hits=bool(words) and self._word_selector.has_enough_hits(clause, info),
         )
         options = self._options(search, knowledge)
         size = max(RANKED, options.window_size)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from resift.contracts.ubi import MAX_CLIENT_EVENTS, UbiEvent, UbiQuery
 from resift.feedback.judgements import Judgement
-from resift.sessions.clicks import IMPRESSION, Actions, Object, graded_objects, judgements_from
+from resift.sessions.clicks import IMPRESSION, Actions, Object, grade_clicked_objects, judgements_from_grades
 from resift.sessions.sessions import MAX_JUDGEMENTS, effective_judgements
 
 # Ids of documents, best first.
@@ -190,7 +190,7 @@ def _judgements(past: Sequence[UbiEvent], log: ReplayLog) -> list[Judgement]:
         log: The queries, documents and settings of the log.
     """
     known = [event for event in past if event.query_id in log.queries or event.text]
-    judged = judgements_from(graded_objects(known, log.queries, log.actions), log.documents, log.index)
+    judged = judgements_from_grades(grade_clicked_objects(known, log.queries, log.actions), log.documents, log.index)
     return effective_judgements(sorted(judged, key=lambda judgement: judgement.at)[-MAX_JUDGEMENTS:])
 
 

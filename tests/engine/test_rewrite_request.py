@@ -311,7 +311,7 @@ def test_a_search_says_that_the_marked_documents_no_longer_exist(
     post(client, "/v1/feedback", session="a", index=old, query="fire", relevant=["1"])
     post(client, "/v1/feedback", session="b", index=alias, query="fire", relevant=["1"])
     engine.client.indices.delete(index=old)
-    client.application.extensions["resift"].knowledge.forget()
+    client.application.extensions["resift"].knowledge.clear_document_cache()
     answers = [
         post(client, "/v1/rewrite", index=alias, body={"query": QUERY, "ext": {"resift": {"session": session}}})
         for session in ("a", "b")

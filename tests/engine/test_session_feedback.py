@@ -329,7 +329,7 @@ def test_a_mark_finds_more_for_a_query_that_finds_less_than_a_page(client: Flask
 @pytest.mark.parametrize("number", [2**70, object()])
 def test_hits_of_a_query_that_is_not_json_are_not_counted(engine: Engine, shop: str, number: object) -> None:
     query = {"bool": {"must": {"match": {"text": "jacket"}}, "filter": {"range": {"price": {"gt": number}}}}}
-    assert WordSelector(engine).finds_enough(query, engine.info(shop))
+    assert WordSelector(engine).has_enough_hits(query, engine.info(shop))
 
 
 @pytest.mark.parametrize("search", ["jacket", {"match": {"text": "jacket"}}])
@@ -423,12 +423,14 @@ def test_a_document_that_is_gone_is_remembered_for_five_minutes(
     loader = service.knowledge
     loader._contents.clock = clock
     session = StoredSession("s", 0, 9, (Judgement(indexed, "0", 1.0, "fire"), Judgement(indexed, "1", 1.0, "fire")))
-    found = loader.read(session.effective_judgements, None)
+    found = loader.read_judged_documents(session.effective_judgements, None)
     assert [one.judgement.document for one in found] == ["0", "1"]
     engine.delete(indexed, ["0"])
     engine.refresh(indexed)
     for clock.now, known in ((299, ["0", "1"]), (301, ["1"])):
-        assert [one.judgement.document for one in loader.read(session.effective_judgements, None)] == known
+        assert [
+            one.judgement.document for one in loader.read_judged_documents(session.effective_judgements, None)
+        ] == known
     # Callers see all judgements of their own sessions. Callers with their own rights only see readable documents.
     assert [one["document"] for one in service.describe(session)["judgements"]] == ["0", "1"]
     assert [one["document"] for one in service.describe(session, {"X-Opaque-Id": "a"})["judgements"]] == ["1"]
@@ -441,7 +443,7 @@ def test_an_explained_mark_reads_each_judged_document_once(
     body = {"session": "a", "index": filled, "query": "fire"}
     post(client, "/v1/feedback", **body, relevant=["bush"], irrelevant=["army"])
     service = client.application.extensions["resift"]
-    service.knowledge.forget()
+    service.knowledge.clear_document_cache()
     read, original = list[str](), service.engine.documents
     monkeypatch.setattr(service.engine, "documents", lambda *of: (read.extend(of[1]), original(*of))[1])
     post(client, "/v1/feedback", **body, relevant=["bush", "tree"], explain=True)

@@ -34,10 +34,10 @@ from resift.sessions.trials import (
     ShownPage,
     Trial,
     Trials,
-    client_outcomes,
-    preference,
+    client_preferences,
+    evaluate_trial,
+    mean_preference,
     team_draft,
-    trial_report,
 )
 
 HOUR = 3600.0
@@ -93,14 +93,14 @@ def test_clicks_on_an_interleaved_search_are_credited(
     assert [id for page in pages for id in page] == ids(found)
     settled()
     stored = ubi_log.application_queries(trial.application, 0, trials.clock() + HOUR)
-    whole = max(filter(None, map(ShownPage.read, stored)), key=lambda page: len(page.teams))
+    whole = max(filter(None, map(ShownPage.from_ubi_query, stored)), key=lambda page: len(page.teams))
     won = next(id for id, team in whole.teams.items() if team)
     ubi_log.add(EVENTS, [event("click", won, 1, trials.clock(), event_attributes={"object": {"object_id": won}})])
     settled()
-    report = trial_report(trial, ubi_log, engine, ACTIONS, trials.clock() + 3 * VISIT_SECONDS)
+    report = evaluate_trial(trial, ubi_log, engine, ACTIONS, trials.clock() + 3 * VISIT_SECONDS)
     assert (report.searches, report.clients, report.preferred.outcomes, report.preferred.mean) == (4, 1, 1, 1.0)
     # a visit does not count before it is over
-    assert trial_report(trial, ubi_log, engine, ACTIONS, trials.clock()).preferred.outcomes == 0
+    assert evaluate_trial(trial, ubi_log, engine, ACTIONS, trials.clock()).preferred.outcomes == 0
 
 
 def test_a_trial_ends_when_it_is_decided(
@@ -222,7 +222,7 @@ def test_entries_of_other_programs_are_no_pages(
     odd = [{}, {"teams": "army"}, {"teams": {"plain": "army"}}, {"teams": {"session": [7]}}, "army", None]
     ubi_log.add(QUERIES, [page, *({**page, "query_attributes": attributes} for attributes in odd)])
     settled()
-    assert trial_report(trial, ubi_log, engine, ACTIONS, trials.clock()).searches == 1
+    assert evaluate_trial(trial, ubi_log, engine, ACTIONS, trials.clock()).searches == 1
 
 
 def test_a_share_of_the_clients_is_in_a_trial_and_stays_in_it() -> None:
@@ -247,7 +247,7 @@ def test_a_client_decides_once_by_its_first_visit_that_tells() -> None:
         ("c", "plain", 9e9 + 1),
     ]
     # b's clock is slow; c's visit is not over
-    assert client_outcomes(shown, clicks, 9e9 + 2) == [1.0, 0.0]
+    assert client_preferences(shown, clicks, 9e9 + 2) == [1.0, 0.0]
 
 
 def test_teams_are_drawn_fairly_and_nothing_is_lost() -> None:
@@ -259,12 +259,12 @@ def test_teams_are_drawn_fairly_and_nothing_is_lost() -> None:
 
 def test_an_interval_holds_at_any_time() -> None:
     rng = random.Random(0)
-    fair = [preference([rng.choice([-1.0, 1.0]) for _ in range(400)]) for _ in range(50)]
+    fair = [mean_preference([rng.choice([-1.0, 1.0]) for _ in range(400)]) for _ in range(50)]
     assert sum(not one.low <= 0 <= one.high for one in fair) <= 3
-    found = preference([1.0 if rng.random() < 0.65 else -1.0 for _ in range(1000)])
+    found = mean_preference([1.0 if rng.random() < 0.65 else -1.0 for _ in range(1000)])
     assert 0 < found.low < 0.3 < found.high
-    assert preference([]) == preference([0.0][:0])
-    assert preference([1.0] * 50).low > 0 > preference([-1.0] * 50).high
+    assert mean_preference([]) == mean_preference([0.0][:0])
+    assert mean_preference([1.0] * 50).low > 0 > mean_preference([-1.0] * 50).high
 
 
 @pytest.mark.parametrize("engine_url", ["sqlite"], indirect=True)

@@ -7,31 +7,31 @@ import threading
 import pytest
 
 from resift.errors import EngineUnavailable
-from resift.sessions.loading import MAX_AWAITED, Loader
+from resift.sessions.loading import MAX_AWAITED, LoadingPool
 
 
-def started_loader() -> Loader:
-    loader = Loader()
+def started_loader() -> LoadingPool:
+    loader = LoadingPool()
     loader.start()
     return loader
 
 
 def test_nothing_is_loaded_before_the_start() -> None:
-    assert Loader().submit("a", list) is None
-    assert not Loader().load("a", list, seconds=60)
+    assert LoadingPool().submit("a", list) is None
+    assert not LoadingPool().run_and_wait("a", list, seconds=60)
 
 
 def test_work_that_ends_in_time_is_waited_for() -> None:
     results: list[str] = []
-    assert started_loader().load("a", lambda: results.append("loaded"), seconds=60)
+    assert started_loader().run_and_wait("a", lambda: results.append("loaded"), seconds=60)
     assert results == ["loaded"]
 
 
 def test_errors_of_the_work_are_raised() -> None:
     loader = started_loader()
     with pytest.raises(ZeroDivisionError):
-        loader.load("a", lambda: 1 / 0, seconds=60)
-    assert loader.load("a", list, seconds=60)
+        loader.run_and_wait("a", lambda: 1 / 0, seconds=60)
+    assert loader.run_and_wait("a", list, seconds=60)
 
 
 @pytest.mark.parametrize(("error", "level"), [(EngineUnavailable("no node answers"), "INFO"), (KeyError("x"), "ERROR")])
@@ -55,7 +55,7 @@ def test_a_time_limit_that_the_work_exceeded_is_an_error() -> None:
         raise TimeoutError("the engine is slow")
 
     with pytest.raises(TimeoutError, match="the engine is slow"):
-        started_loader().load("a", work, seconds=60)
+        started_loader().run_and_wait("a", work, seconds=60)
 
 
 def test_work_that_takes_long_goes_on_without_its_caller() -> None:
@@ -65,7 +65,7 @@ def test_work_that_takes_long_goes_on_without_its_caller() -> None:
         assert release.wait(60)
         done.set()
 
-    assert not loader.load("a", work, seconds=0.01)
+    assert not loader.run_and_wait("a", work, seconds=0.01)
     release.set()
     assert done.wait(60)
 
@@ -88,7 +88,7 @@ def test_equal_work_is_done_once() -> None:
 def test_nobody_waits_behind_much_other_work() -> None:
     loader, release = started_loader(), threading.Event()
     busy = [loader.submit(number, lambda: release.wait(60)) for number in range(MAX_AWAITED)]
-    assert not loader.load("a", list, seconds=10_000)  # returns at once, but the work is done later
+    assert not loader.run_and_wait("a", list, seconds=10_000)  # returns at once, but the work is done later
     later = loader.submit("a", list)
     assert later is not None
     release.set()

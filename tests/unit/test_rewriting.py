@@ -251,7 +251,7 @@ def test_a_widened_query_matches_the_strongest_expansion_words() -> None:
 
 
 def test_expansion_words_find_no_documents_for_a_query_that_finds_enough() -> None:
-    knowledge = replace(SESSION, unaffected={}, finds_enough=True)
+    knowledge = replace(SESSION, unaffected={}, has_enough_hits=True)
     found = rewritten({"query": QUERY}, knowledge, widen=True)
     query = found.body["query"]["bool"]
     assert (query["must"], query["filter"]) == ([QUERY], [NAMED])

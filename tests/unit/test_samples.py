@@ -14,7 +14,7 @@ from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine
 from resift.errors import CorruptEngine, EngineError, EngineUnavailable, ResiftError
 from resift.feedback.feedback import Feedback
-from resift.sessions.samples import Samples, WordSelector
+from resift.sessions.samples import BackgroundSampler, WordSelector
 
 INFO = IndexInfo(name="papers", model="m", model_name="m", dim=2, fields=("text",))
 TOO_MANY_REQUESTS = EngineError("rejected execution", status=429)
@@ -56,11 +56,11 @@ class FailingEngine:
 
 def results(engine: FailingEngine, clock: Clock) -> list[Any]:
     """Return functions that request a sample, the hits of a query, and the selected words."""
-    samples, selector = Samples(cast(Engine, engine), clock), WordSelector(cast(Engine, engine), clock)
+    samples, selector = BackgroundSampler(cast(Engine, engine), clock), WordSelector(cast(Engine, engine), clock)
     feedback = cast(Feedback, SimpleNamespace(expansion_terms={"rare": 1.0, "usual": 1.0}))
     return [
         lambda: len(samples.draw(INFO).vectors) > 0,
-        lambda: not selector.finds_enough({"match": {"text": "fire"}}, INFO),
+        lambda: not selector.has_enough_hits({"match": {"text": "fire"}}, INFO),
         lambda: list(selector.select(feedback, INFO)) == ["usual"],
     ]
 
@@ -93,14 +93,14 @@ def test_an_engine_that_was_unavailable_is_asked_again_after_seconds(number: int
 def test_only_an_engine_that_cannot_be_reached_prevents_a_search() -> None:
     clock = Clock()
     with pytest.raises(EngineUnavailable):
-        Samples(cast(Engine, FailingEngine(UNAVAILABLE)), clock).draw(INFO)
+        BackgroundSampler(cast(Engine, FailingEngine(UNAVAILABLE)), clock).draw(INFO)
     damaged = FailingEngine(CorruptEngine("document '1' is damaged"))
-    assert len(Samples(cast(Engine, damaged), clock).draw(INFO).vectors) == 0
+    assert len(BackgroundSampler(cast(Engine, damaged), clock).draw(INFO).vectors) == 0
 
 
 def test_a_failure_does_not_concern_other_indices() -> None:
     engine, clock = FailingEngine(TOO_MANY_REQUESTS), Clock()
-    samples = Samples(cast(Engine, engine), clock)
+    samples = BackgroundSampler(cast(Engine, engine), clock)
     assert len(samples.draw(INFO).vectors) == 0
     engine.error = None
     assert len(samples.draw(replace(INFO, name="news")).vectors) == 2

@@ -7,7 +7,7 @@ import pytest
 from resift.contracts.ubi import UbiEvent
 from resift.errors import BadInput
 from resift.feedback.judgements import GRADES
-from resift.sessions.clicks import ACTIONS, IMPRESSION, click_grades, read_actions
+from resift.sessions.clicks import ACTIONS, IMPRESSION, click_grades, parse_action_grades
 
 
 def did(document: str, action: str, ordinal: int | None, at: float = 0.0) -> UbiEvent:
@@ -89,8 +89,8 @@ def test_grades_of_actions_are_from_minus_1_to_1() -> None:
 @pytest.mark.parametrize("part", ["click", "click=", "=1", "click=much", "click=1.5", "click=nan", ""])
 def test_a_malformed_action_is_refused(part: str) -> None:
     with pytest.raises(BadInput, match="is not the grade of an action"):
-        read_actions([part])
+        parse_action_grades([part])
 
 
 def test_actions_are_read_with_blanks_and_equals_signs() -> None:
-    assert read_actions(["click = 0.5", "a=b=1"]) == {"click": 0.5, "a=b": 1}
+    assert parse_action_grades(["click = 0.5", "a=b=1"]) == {"click": 0.5, "a=b": 1}

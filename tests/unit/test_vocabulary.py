@@ -127,7 +127,7 @@ def test_related_words_stay_within_the_clause_limit_for_many_fields(
         fields=[f"f{n}" for n in range(fields)],
         related_words=near,
         expansion_words={f"learned{n}": 1.0 for n in range(expansion_words)},
-        finds_enough=False,
+        has_enough_hits=False,
     )
     query = parse({"query": {"multi_match": {"query": known.text, "fields": known.fields}}})
     rewritten = rewrite(query, known, Options(alpha=0.5, window=100, widen=True))
