@@ -479,7 +479,7 @@ class Session:
             raise BadInput("query is not a text", value=query, expected="a text")
         check_text("query", query, self._service.config.max_text)
         try:
-            session = self._service.feedback(self.id, self.index.name, query, marks)
+            session = self._service.add_marks(self.id, self.index.name, query, marks)
         except AmbiguousDocument:
             # The name refers to several indices that contain the id. Hits know their own index.
             all_documents = [document for listed in documents.values() for document in listed]
@@ -487,7 +487,7 @@ class Session:
             own_index = indices.pop() if len(indices) == 1 and not scores else None
             if own_index is None:
                 raise
-            session = self._service.feedback(self.id, own_index, query, marks)
+            session = self._service.add_marks(self.id, own_index, query, marks)
         return self._explanation(session, explain)
 
     def judge(
@@ -580,7 +580,9 @@ class Session:
         if session is None:
             empty = {"session": self.id, "created": None, "expires": None, "steps": 0}
             return Explanation(empty, judgements=[], learned=None) if explain else Explanation(empty)
-        return Explanation(self._service.describe(session, method=method) if explain else session_summary(session))
+        return Explanation(
+            self._service.describe_session(session, method=method) if explain else session_summary(session)
+        )
 
 
 def open(

@@ -24,7 +24,7 @@ from resift.schema import as_sentence, fields_of, schema_of
 from resift.service.config import Config
 from resift.service.connect import (
     SESSIONS_FILE,
-    default_store,
+    default_session_store,
     open_engine,
     open_session_store,
     open_ubi_log,
@@ -115,7 +115,7 @@ def _store_address(context: click.Context, parameter: click.Parameter, value: st
     """
     if value:
         return checked_address(context, parameter, value)
-    return default_store(context.params.get("engine") or service_settings().engine)
+    return default_session_store(context.params.get("engine") or service_settings().engine)
 
 
 store_option = service_option(

@@ -29,7 +29,7 @@ from resift.ingest.fields import guess_fields
 from resift.plugin.addresses import is_cluster
 from resift.query.body import parse
 from resift.query.dsl import document_text
-from resift.service.bodies import Search, options_of, search_body
+from resift.service.bodies import Search, rewriting_options, search_body
 from resift.service.words import COMMAND_WAIT_SECONDS
 from resift.text import plain_text
 
@@ -161,7 +161,7 @@ def _print_body(opened_library: library.Library, search: Search, complete: bool)
     service = opened_library.service
     info = service.info(search.index)
     query = parse(search_body(search, info, service.model.table.idf))
-    options, by_words = options_of(search, query), search.method == "dynamax"
+    options, by_words = rewriting_options(search, query), search.method == "dynamax"
     rewritten = service.rewritten(info, query, options, without_vectors=by_words)
     printed = rewritten.body if complete else _shortened(rewritten.body)
     click.echo(json.dumps(printed, ensure_ascii=False, indent=2))

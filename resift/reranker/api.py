@@ -420,7 +420,7 @@ def rewrite() -> dict[str, Any]:
             failed_log.add(reason.removeprefix(Outcome.FAILED.english.format("")))
     is_changed = rewritten is not body.body
     rewritten = without_options(rewritten)
-    info = service.readable_info(body.index, headers, cached_only=is_late())
+    info = service.info_or_none(body.index, headers, cached_only=is_late())
     if body.hide_vectors and info is not None and info.model is not None:
         rewritten = _without_vectors(rewritten)
     return {
@@ -453,7 +453,7 @@ def _unchanged_response(raw: bytes) -> dict[str, Any] | None:
     if not text.startswith(b"{"):
         return None
     check_model(body.model, service.model)
-    info = service.readable_info(body.index, headers, cached_only=is_late())
+    info = service.info_or_none(body.index, headers, cached_only=is_late())
     if info is None or info.model is not None:
         return None
     report = _rewriting_report(Outcome.NOTHING_TO_ADD, Outcome.NOTHING_TO_ADD.english)
@@ -509,9 +509,9 @@ def feedback() -> dict[str, Any]:
     """
     body, service, headers = read_body(FeedbackRequest), current_service(), engine_headers()
     marks = collect_marks({name: getattr(body, name) for name in GRADES}, body.scores)
-    session = service.feedback(body.session, body.index, body.query, marks, headers)
+    session = service.add_marks(body.session, body.index, body.query, marks, headers)
     service.warm_session(body.session, body.index, body.query, headers)
-    return service.describe(session, headers) if body.explain else session_summary(session)
+    return service.describe_session(session, headers) if body.explain else session_summary(session)
 
 
 @api.get("/sessions/<session>")
@@ -523,7 +523,7 @@ def get_session(session: str) -> dict[str, Any]:
     """
     service, stated = current_service(), request.args.get("feedback")
     method = None if stated is None else schema.convert("feedback", stated, MethodName)
-    return service.describe(service.sessions.get(session), engine_headers(), method)
+    return service.describe_session(service.sessions.get(session), engine_headers(), method)
 
 
 @api.delete("/sessions/<session>")
@@ -540,4 +540,4 @@ def undo(session: str) -> dict[str, Any]:
     The request has no body. If the session has no steps, the status is 400.
     """
     service = current_service()
-    return service.describe(service.sessions.undo(session), engine_headers())
+    return service.describe_session(service.sessions.undo(session), engine_headers())

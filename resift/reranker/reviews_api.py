@@ -50,7 +50,7 @@ def _open_permitted_review(id: str, reload: bool = False) -> Review:
     """
     service = current_service()
     review: Review = service.reviews.open(id, reload)
-    service.served(review.first_event["index"], engine_headers())
+    service.served_index(review.first_event["index"], engine_headers())
     return review
 
 
@@ -65,7 +65,7 @@ def _may_search(index: str) -> bool:
     """
     service = current_service()
     try:
-        service.served(index, engine_headers())
+        service.served_index(index, engine_headers())
     except IndexNotServed:
         return False
     except IndexNotFound:
@@ -99,7 +99,7 @@ def begin_review(review: str) -> dict[str, Any]:
     """
     body, service = read_body(ReviewRequest), current_service()
     search = Search(index=body.index, query=body.topic, filter=body.query, headers=engine_headers())
-    service.require_allowed(replace(search, listed_only=not current_caller().may_send_bodies))
+    service.check_allowed(replace(search, listed_only=not current_caller().may_send_bodies))
     settings = ReviewSettings(body.topic, body.query, body.fields, body.target)
     return review_response(service.reviews.begin(review, body.index, settings, _author(body.by)))
 

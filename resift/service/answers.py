@@ -122,9 +122,10 @@ def reranked_page(
 ) -> SearchResult:
     """Reorder the top hits of a search by their texts, and return the requested page.
 
-    The score of each reranked hit is multiplied by exp(beta · s). Here s is the hit's score by the method, from 0 to 1,
-    and beta is alpha / (1 - alpha). The score s is added to the hit, as ``resift.reranker`` for a trained reranker and
-    as ``resift.similarity`` for DynaMax. For demoted hits, s is set to 0.
+    Let s be the score from 0 to 1 that the reranking method gives to the text of a hit, and beta = alpha / (1 - alpha)
+    the weight of the method. The score of each reranked hit is multiplied by exp(beta · s). The score s is added to the
+    hit, as ``resift.reranker`` for a trained reranker and as ``resift.similarity`` for DynaMax. For hits that the
+    option ``judged`` demotes, s is set to 0.
 
     Args:
         engine: The search engine, from which the texts of the hits are read if necessary.
@@ -136,12 +137,12 @@ def reranked_page(
     """
     body, window_size = parsed.query.body, reranking.window_size
     hits = result.hits[:window_size]
-    support = reranking.scores(rewritten.knowledge.text, _texts(engine, parsed, hits))
-    support[_demoted(rewritten, hits)] = 0
-    scores = np.array([hit["_score"] for hit in hits], np.float64) * score_factors(support, reranking.alpha)
+    text_scores = reranking.scores(rewritten.knowledge.text, _hit_texts(engine, parsed, hits))
+    text_scores[_are_demoted(rewritten, hits)] = 0
+    scores = np.array([hit["_score"] for hit in hits], np.float64) * score_factors(text_scores, reranking.alpha)
     order = np.argsort(-scores, kind="stable").tolist()
     name = "reranker" if reranking.method == "late" else "similarity"
-    reranked_hits = [_reranked_hit(hits[row], float(scores[row]), name, float(support[row])) for row in order]
+    reranked_hits = [_reranked_hit(hits[row], float(scores[row]), name, float(text_scores[row])) for row in order]
     reranked_hits += result.hits[window_size:]
     vectors = [*(result.vectors[row] for row in order), *result.vectors[window_size:]]
     start, end = body["from"], body["from"] + body["size"]
@@ -150,19 +151,19 @@ def reranked_page(
     return SearchResult(response, vectors[start:end])
 
 
-def _reranked_hit(hit: dict[str, Any], score: float, name: str, support: float) -> dict[str, Any]:
+def _reranked_hit(hit: dict[str, Any], score: float, name: str, text_score: float) -> dict[str, Any]:
     """Return a copy of a hit with its new score, and with the score by the reranking method in its section ``resift``.
 
     Args:
         hit: The hit, in OpenSearch's format.
         score: The new score of the hit.
         name: The key for the method's score in the section, ``reranker`` or ``similarity``.
-        support: The score that the method gave to the hit's text, from 0 to 1.
+        text_score: The score that the method gave to the hit's text, from 0 to 1.
     """
-    return {**hit, "_score": score, "resift": {**hit.get("resift", {}), name: round(support, 4)}}
+    return {**hit, "_score": score, "resift": {**hit.get("resift", {}), name: round(text_score, 4)}}
 
 
-def _texts(engine: Engine, parsed: ParsedSearch, hits: Sequence[dict[str, Any]]) -> list[str]:
+def _hit_texts(engine: Engine, parsed: ParsedSearch, hits: Sequence[dict[str, Any]]) -> list[str]:
     """Return the text of each hit's document for the reranker (see :func:`readable_text`).
 
     If the search body restricts the fields in its hits, for example with ``_source``, the whole documents are fetched.
@@ -183,8 +184,8 @@ def _texts(engine: Engine, parsed: ParsedSearch, hits: Sequence[dict[str, Any]])
     return [readable_text(sources.get(hit_key(hit), {}), info) for hit in hits]
 
 
-def _demoted(rewritten: Rewritten, hits: Sequence[dict[str, Any]]) -> NDArray[np.bool_]:
-    """Return which hits must stay behind all others because the user has already judged them.
+def _are_demoted(rewritten: Rewritten, hits: Sequence[dict[str, Any]]) -> NDArray[np.bool_]:
+    """Return for each hit whether it must stay behind all others because the user has already judged it.
 
     This applies only to searches with the option ``judged`` set to ``demote``. The reranker must not raise such hits.
 
@@ -250,13 +251,13 @@ def add_similarities(model: Model, rewritten: Rewritten, hits: Hits, vectors: Se
     vectors_by_row = {row: vector for row, vector in enumerate(vectors) if vector is not None}
     if rewritten.in_place:
         vectors_by_row = {}
-    similarities = _similarities(model, rewritten, list(vectors_by_row.values())).tolist()
+    similarities = _similarities_to_query(model, rewritten, list(vectors_by_row.values())).tolist()
     by_row = dict(zip(vectors_by_row, similarities, strict=True))
     for row, hit in enumerate(hits):
         hit["resift"] = {"similarity": round(by_row[row], 4) if row in by_row else None}
 
 
-def _similarities(model: Model, rewritten: Rewritten, vectors: Sequence[Floats]) -> Floats:
+def _similarities_to_query(model: Model, rewritten: Rewritten, vectors: Sequence[Floats]) -> Floats:
     """Return the similarities between the query vector of a rewritten search and some document vectors.
 
     Args:

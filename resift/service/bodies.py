@@ -66,7 +66,7 @@ def search_body(search: Search, info: IndexInfo, rarity: Callable[[str], float])
     if search.documents != "source":
         expected = "source: a body says by _source what comes back"
         raise BadInput(f"documents is {search.documents!r}", value=search.documents, expected=expected)
-    body = {"query": search.query} if is_clause(search.query) else dict(search.query)
+    body = {"query": search.query} if is_query_clause(search.query) else dict(search.query)
     if not isinstance(body.get("query", {}), dict):
         raise BadInput("malformed query", value=body["query"], expected="a query clause")
     for name in ("size", "from"):
@@ -74,7 +74,7 @@ def search_body(search: Search, info: IndexInfo, rarity: Callable[[str], float])
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise BadInput(f"{name} is {value!r}", value=value, expected="a whole number, 0 or more")
     if search.filter:
-        body["query"] = filtered(body.get("query", {"match_all": {}}), search.filter)
+        body["query"] = with_filter(body.get("query", {"match_all": {}}), search.filter)
     return {**page, **body}
 
 
@@ -101,8 +101,8 @@ def _text_body(search: Search, text: str, info: IndexInfo, rarity: Callable[[str
     return body
 
 
-def filtered(query: Body, condition: Body) -> Body:
-    """Add a filter to a query.
+def with_filter(query: Body, condition: Body) -> Body:
+    """Return a query that matches only those hits of another query that fulfil a condition.
 
     The result is a ``bool`` query. OpenSearch does not allow a ``hybrid`` query inside another query, so for a
     ``hybrid`` query the condition is added to its own ``filter``.
@@ -119,13 +119,13 @@ def filtered(query: Body, condition: Body) -> Body:
     return {"hybrid": {**hybrid, "filter": condition}}
 
 
-def is_clause(query: Body) -> bool:
+def is_query_clause(query: Body) -> bool:
     """Return whether a JSON object is a query clause, such as ``{"match": …}``, rather than a whole search body."""
     return len(query) == 1 and query.keys().isdisjoint(("query", *_KEYS_WITHOUT_QUERY))
 
 
 def check_search(search: Search, max_text: int, listed_only: bool) -> list[str]:
-    """Check the size of a search's query and filter, or check both against the allow-list.
+    """Check the size of a search's query and filter, or check both against the allow-list of query clauses.
 
     Args:
         search: The search request.
@@ -146,14 +146,14 @@ def check_search(search: Search, max_text: int, listed_only: bool) -> list[str]:
         if not isinstance(value, dict):
             continue
         if listed_only:
-            shape = "clause" if name == "filter" or is_clause(value) else "body"
+            shape = "clause" if name == "filter" or is_query_clause(value) else "body"
             check_against_allow_list(name, value, shape, search.size)
         else:
             indices.extend(named_indices(check_limits(name, value, max_text)))
     return indices
 
 
-def options_of(search: Search, query: Query) -> Options:
+def rewriting_options(search: Search, query: Query) -> Options:
     """Return the rewriting options of a search request.
 
     Options can be set in the request and in ``ext.resift`` of its search body. The request takes precedence.

@@ -129,14 +129,17 @@ class CardFields:
             - ``facts``: field name → value, if any of the fields :attr:`facts` has a value.
         """
         text_fields = [name for name in fields if name != self.title] or fields
-        text = _first(source, self.text) or document_text(source, text_fields)
-        title = _first(source, self.title)[:_MAX_TITLE_LENGTH] or title_of(text)
+        text = _first_value(source, self.text) or document_text(source, text_fields)
+        title = _first_value(source, self.title)[:_MAX_TITLE_LENGTH] or title_of(text)
         card: dict[str, Any] = {"title": title, "text": text[:_MAX_TEXT_LENGTH]}
         for role, name in (("link", self.link), ("image", self.image)):
-            url = _first(source, name)
+            url = _first_value(source, name)
             if _URL.fullmatch(url) and len(url) <= _MAX_URL_LENGTH:
                 card[role] = url
-        values = {_stem(name): _first(source, _stem(name))[:_MAX_FACT_LENGTH] for name in self.facts}
+        values = {
+            _without_keyword_suffix(name): _first_value(source, _without_keyword_suffix(name))[:_MAX_FACT_LENGTH]
+            for name in self.facts
+        }
         facts = {name: value for name, value in values.items() if value and value != title}
         if facts:
             card["facts"] = facts
@@ -169,7 +172,10 @@ def parse_page_fields(settings: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 
 def choose_card_fields(
-    sources: Sequence[Mapping[str, Any]], fields: Sequence[str], exact: Sequence[str], settings: Sequence[str] = ()
+    sources: Sequence[Mapping[str, Any]],
+    fields: Sequence[str],
+    keyword_fields: Sequence[str],
+    settings: Sequence[str] = (),
 ) -> CardFields:
     """Choose the fields that the search page shows in cards (one for each hit) and facets.
 
@@ -180,24 +186,28 @@ def choose_card_fields(
     Args:
         sources: ``_source`` of some of the index's documents.
         fields: The index's text fields.
-        exact: Names of the fields whose values the engine compares as a whole (keyword fields).
+        keyword_fields: Names of the keyword fields, whose values the engine compares as a whole.
         settings: Items of ``RESIFT_PAGE_FIELDS`` (see :func:`parse_page_fields`).
     """
     configured, values = parse_page_fields(settings), dict(_texts_by_field(sources, fields))
     texts = [name for name in fields or values if values.get(name)]
     # If the title is the only text field, it is also the text, however short its values are.
-    title_name = _by_name("title", texts) if fields else None
+    title_name = _first_field_for_role("title", texts) if fields else None
     longest = max(texts, key=lambda name: (name != title_name, _mean_length(values[name])), default=None)
-    text = _configured_or(configured, "text", longest)
+    text = _configured_or_guessed(configured, "text", longest)
     remaining = [name for name in values if name != text]
-    title = _configured_or(configured, "title", _guess_title(remaining, fields, values))
-    image = _configured_or(configured, "image", _by_name("image", remaining))
+    title = _configured_or_guessed(configured, "title", _guess_title(remaining, fields, values))
+    image = _configured_or_guessed(configured, "image", _first_field_for_role("image", remaining))
     remaining = [name for name in remaining if name not in (title, image)]
-    link = _configured_or(configured, "link", _by_name("link", remaining))
+    link = _configured_or_guessed(configured, "link", _first_field_for_role("link", remaining))
     taken = {name for name in (text, title, image, link) if name}
-    short = [candidate for candidate in short_fields(sources, exact, fields) if _stem(candidate.name) not in taken]
+    short = [
+        candidate
+        for candidate in short_fields(sources, keyword_fields, fields)
+        if _without_keyword_suffix(candidate.name) not in taken
+    ]
     guessed = choose_facets([] if "facet=" in settings else short)
-    facets, ranges = _all_facets(configured.get("facet", ()), guessed, short, exact)
+    facets, ranges = _combine_facets(configured.get("facet", ()), guessed, short, keyword_fields)
     return CardFields(
         title=title,
         text=text,
@@ -210,39 +220,49 @@ def choose_card_fields(
     )
 
 
-def _all_facets(configured: Sequence[str], guessed: Facets, short: Sequence[Field], exact: Sequence[str]) -> Facets:
+def _combine_facets(
+    configured: Sequence[str], guessed: Facets, short: Sequence[SampledField], keyword_fields: Sequence[str]
+) -> Facets:
     """Combine the facets from the settings with automatically chosen facets.
 
     Args:
         configured: The names of the facet fields in the settings.
         guessed: The automatically chosen facets.
         short: Fields with short values. They are used to calculate the value ranges of configured facets.
-        exact: The names of the keyword fields. If a configured text field has a keyword subfield, the subfield is used.
+        keyword_fields: The names of the keyword fields. If a configured text field has a keyword subfield, the subfield
+            is used.
 
     Returns:
         The names of the facet fields, configured fields first, and a mapping from numeric and date fields to the lower
         bounds of their value ranges. Automatic facets are only added up to a total of :data:`_MAX_FACETS`.
     """
-    first = [_exact_name(name, exact) for name in configured]
+    first = [_keyword_subfield(name, keyword_fields) for name in configured]
     guessed_names, ranges = guessed
     names = tuple(dict.fromkeys([*first, *guessed_names]))[: max(len(first), _MAX_FACETS)]
     ranges = ranges | {field.name: tuple(field.bounds) for field in short if field.name in first and field.bounds}
     return names, {name: ranges[name] for name in names if name in ranges}
 
 
-def _exact_name(name: str, exact: Sequence[str]) -> str:
+def _keyword_subfield(name: str, keyword_fields: Sequence[str]) -> str:
     """Return the keyword subfield of a text field, such as ``title.keyword``, or the field itself if it has none.
 
     OpenSearch can count the values of keyword fields, but not of text fields.
 
     Args:
         name: The name of the field.
-        exact: The names of all keyword fields.
+        keyword_fields: The names of all keyword fields.
     """
-    return next((exact_name for exact_name in exact if _stem(exact_name) == name and name not in exact), name)
+    return next(
+        (
+            keyword_field
+            for keyword_field in keyword_fields
+            if _without_keyword_suffix(keyword_field) == name and name not in keyword_fields
+        ),
+        name,
+    )
 
 
-def _configured_or(configured: Mapping[str, tuple[str, ...]], role: str, guess: str | None) -> str | None:
+def _configured_or_guessed(configured: Mapping[str, tuple[str, ...]], role: str, guess: str | None) -> str | None:
     """Return the field that the settings assign to a role, or the guess if the settings do not mention the role.
 
     Args:
@@ -281,7 +301,7 @@ def _mean_length(texts: Sequence[str]) -> float:
 
 def title_field(fields: Sequence[str]) -> str | None:
     """Return the first field whose name suggests a title, such as ``headline``, or None if there is no such field."""
-    return _by_name("title", fields)
+    return _first_field_for_role("title", fields)
 
 
 def _guess_title(names: Sequence[str], fields: Sequence[str], values: Mapping[str, Sequence[str]]) -> str | None:
@@ -296,11 +316,11 @@ def _guess_title(names: Sequence[str], fields: Sequence[str], values: Mapping[st
         The name of the field, or None if no field is suitable.
     """
     short = (name for name in names if name in fields and _mean_length(values[name]) <= _MAX_MEAN_TITLE)
-    return _by_name("title", names) or next(short, None)
+    return _first_field_for_role("title", names) or next(short, None)
 
 
-def _by_name(role: str, names: Sequence[str]) -> str | None:
-    """Return the first field whose name suggests that it can play a role on the search page.
+def _first_field_for_role(role: str, names: Sequence[str]) -> str | None:
+    """Return the first field whose name suggests that the search page can use it in a certain role.
 
     For example, ``image_url`` and ``coverImage`` suggest the role ``image``.
 
@@ -318,12 +338,12 @@ def _by_name(role: str, names: Sequence[str]) -> str | None:
     return None
 
 
-def _stem(name: str) -> str:
+def _without_keyword_suffix(name: str) -> str:
     """Return the name of the field to which a keyword subfield belongs: ``title`` for ``title.keyword``."""
     return name.removesuffix(".keyword")
 
 
-def _first(source: Mapping[str, Any], name: str | None) -> str:
+def _first_value(source: Mapping[str, Any], name: str | None) -> str:
     """Return the first string or number in a field of a document, as a string, or "" if the field has no value.
 
     Args:
@@ -335,7 +355,7 @@ def _first(source: Mapping[str, Any], name: str | None) -> str:
 
 
 @dataclass(frozen=True)
-class Field:
+class SampledField:
     """A field of an index, with its values in a sample of documents.
 
     Attributes:
@@ -360,19 +380,19 @@ class Field:
 
     @property
     def can_be_facet(self) -> bool:
-        """Whether the field can be a facet.
+        """Whether the search page can offer the field's values as a facet, by which hits are filtered.
 
         At least 30 % of the documents must have a value. The values must be short on average, and neither URLs nor
         identifiers.
         """
         texts = [str(value) for value in self.counts]
-        if any(map(_URL.match, texts)) or _IDENTIFIER_NAME.search(_stem(self.name).lower()):
+        if any(map(_URL.match, texts)) or _IDENTIFIER_NAME.search(_without_keyword_suffix(self.name).lower()):
             return False
         return self.coverage >= _MIN_COVERAGE and sum(map(len, texts)) <= _MAX_MEAN_VALUE * len(texts)
 
     @property
     def usefulness(self) -> float:
-        """How useful the field is as a facet for narrowing down hits, from 0 to 1.
+        """How useful the field is as a facet (a list of values by which hits can be filtered), from 0 to 1.
 
         The result is the product of three numbers:
 
@@ -434,26 +454,30 @@ def _round_numbers(minimum: float, cuts: Sequence[float]) -> Iterator[float]:
             previous = cut
 
 
-def short_fields(sources: Sequence[Mapping[str, Any]], exact: Sequence[str], texts: Iterable[str]) -> list[Field]:
+def short_fields(
+    sources: Sequence[Mapping[str, Any]], keyword_fields: Sequence[str], texts: Iterable[str]
+) -> list[SampledField]:
     """Return the fields that have short values in a sample of documents.
 
     Args:
         sources: The ``_source`` of the sampled documents.
-        exact: The names of the keyword fields. Fields of other types are returned only if they contain numbers or
-            dates.
+        keyword_fields: The names of the keyword fields. Fields of other types are returned only if they contain numbers
+            or dates.
         texts: The names of the text fields, which are never returned.
     """
-    stems = {_stem(name) for name in exact}
+    stems = {_without_keyword_suffix(name) for name in keyword_fields}
     top_level = dict.fromkeys(name for source in sources for name in source if not is_resift_field(name))
     inexact = [name for name in top_level if name not in stems and name not in set(texts)]
-    fields = filter(None, (_field(sources, name) for name in [*exact, *inexact]))
+    fields = filter(None, (_sampled_field(sources, name) for name in [*keyword_fields, *inexact]))
     return [
-        field for field in fields if field.can_be_facet and (field.name in exact or field.is_number or field.is_date)
+        field
+        for field in fields
+        if field.can_be_facet and (field.name in keyword_fields or field.is_number or field.is_date)
     ]
 
 
-def _field(sources: Sequence[Mapping[str, Any]], name: str) -> Field | None:
-    """Return a field with its values in some documents.
+def _sampled_field(sources: Sequence[Mapping[str, Any]], name: str) -> SampledField | None:
+    """Return a field with its values in a sample of documents.
 
     The result is None if no document has a value, if the values are vectors, or if the documents have more than 16
     values on average.
@@ -462,11 +486,11 @@ def _field(sources: Sequence[Mapping[str, Any]], name: str) -> Field | None:
         sources: The ``_source`` of the documents.
         name: The name of the field.
     """
-    values = [list(values_of(source, _stem(name))) for source in sources]
+    values = [list(values_of(source, _without_keyword_suffix(name))) for source in sources]
     if sum(map(len, values)) > _MAX_VALUES_OF_DOCUMENT * len(values) or _are_vectors(values):
         return None
     counts = Counter(value for listed in values for value in listed if isinstance(value, (str, int, float)))
-    return Field(name, sum(map(bool, values)) / len(values), counts) if counts else None
+    return SampledField(name, sum(map(bool, values)) / len(values), counts) if counts else None
 
 
 def _are_vectors(values: Sequence[Sequence[Any]]) -> bool:
@@ -487,7 +511,7 @@ def _are_vectors(values: Sequence[Sequence[Any]]) -> bool:
     )
 
 
-def choose_facets(fields: Sequence[Field]) -> Facets:
+def choose_facets(fields: Sequence[SampledField]) -> Facets:
     """Choose the fields that are most useful for narrowing down hits.
 
     Fields with many different numbers or dates are divided into ranges.
@@ -508,7 +532,7 @@ def choose_facets(fields: Sequence[Field]) -> Facets:
     return tuple(names), {name: ranges[name] for name in names if name in ranges}
 
 
-def _is_groupable(field: Field) -> bool:
+def _is_groupable(field: SampledField) -> bool:
     """Return whether a facet that lists the single values of a field would be useful.
 
     The field must have at least two distinct values, but not too many, and the values must repeat.
@@ -518,7 +542,7 @@ def _is_groupable(field: Field) -> bool:
     return 2 <= len(field.counts) <= min(most, _MAX_DISTINCT_SHARE * field.counts.total())
 
 
-def choose_facts(fields: Sequence[Field]) -> tuple[str, ...]:
+def choose_facts(fields: Sequence[SampledField]) -> tuple[str, ...]:
     """Choose the fields whose values the search page shows with each hit, in addition to title and text.
 
     Fields with a familiar name, such as ``price``, come first, followed by the most useful other fields. Fields with
@@ -532,10 +556,10 @@ def choose_facts(fields: Sequence[Field]) -> tuple[str, ...]:
         The names of the chosen fields.
     """
 
-    def has_booleans(field: Field) -> bool:
+    def has_booleans(field: SampledField) -> bool:
         return any(isinstance(value, bool) for value in field.counts)
 
-    def order(field: Field) -> tuple[int, float]:
+    def order(field: SampledField) -> tuple[int, float]:
         words = words_of_name(field.name)
         positions = (position for position, name in enumerate(_PREFERRED_FACTS) if name in words)
         return next(positions, len(_PREFERRED_FACTS)), -field.usefulness

@@ -17,7 +17,7 @@ from resift.errors import BadInput, EngineError, ModelMismatch, NotFound
 from resift.feedback.explain import title_of
 from resift.query.dsl import Body, values_of
 from resift.query.questions import question_clause
-from resift.service.bodies import filtered
+from resift.service.bodies import with_filter
 from resift.service.cards import ROLES, Bound, CardFields, choose_card_fields
 from resift.service.served_indices import ServedIndices
 from resift.sessions.documents import readable_text
@@ -72,14 +72,14 @@ class Catalogue:
             read.
         """
         infos = self.engine.indices(self.served.patterns, headers)
-        names = [self.served.own_name(info.name) for info in infos if _is_searchable(info, model)]
+        names = [self.served.name_to_match(info.name) for info in infos if _is_searchable(info, model)]
         # The engine lists no aliases. An alias is served if the setting names it without a wildcard.
         aliases = {name for name in self.served.patterns if "*" not in name} - {info.name for info in infos}
         listed: list[dict[str, Any]] = []
         for name in dict.fromkeys([*names, *sorted(aliases)]):
             if not self.served.has(name) or len(listed) >= MAX_INDICES:
                 continue
-            count = self._count(name, headers)
+            count = self._readable_count(name, headers)
             if count is not None:
                 listed.append({"index": name, "documents": count})
         return listed
@@ -101,7 +101,7 @@ class Catalogue:
         return {
             "index": info.name,
             "indices": list(info.indices),
-            "documents": self._total(info.name, headers),
+            "documents": self._document_count(info.name, headers),
             "fields": list(info.fields),
             "vectors": info.model is not None,
             "card": {part: getattr(fields, part) for part in ROLES[:4]},
@@ -184,27 +184,34 @@ class Catalogue:
         distinct = (query for query in ranked if not any(map(query.startswith, {*ranked} - {query})))
         return tuple(distinct)[:MAX_EXAMPLES]
 
-    def _count(self, index: str, headers: Headers) -> int | None:
+    def _readable_count(self, index: str, headers: Headers) -> int | None:
+        """Return the number of documents that the caller may read, or None if the index cannot be searched.
+
+        For example, a closed index cannot be searched.
+
+        Args:
+            index: The name of the index.
+            headers: The caller's HTTP headers, which are passed on to the engine.
+
+        Raises:
+            EngineUnavailable: If the engine does not answer.
+        """
+        try:
+            return self._document_count(index, headers)
+        except (BadInput, EngineError, NotFound) as error:
+            log.info("index %r is not listed: %s", index, error.message)
+            return None
+
+    def _document_count(self, index: str, headers: Headers) -> int:
         """Return the number of documents in an index that the caller may read.
 
         Args:
             index: The name of the index.
             headers: The caller's HTTP headers, which are passed on to the engine.
 
-        Returns:
-            The number, or None if the index cannot be searched, for example because it is closed.
-
         Raises:
-            EngineUnavailable: If the engine does not answer.
+            ResiftError: If the engine returns an error.
         """
-        try:
-            return self._total(index, headers)
-        except (BadInput, EngineError, NotFound) as error:
-            log.info("index %r is not listed: %s", index, error.message)
-            return None
-
-    def _total(self, index: str, headers: Headers) -> int:
-        """Return the number of documents in an index that the caller may read. Errors of the engine are raised."""
         body = {"query": {"match_all": {}}, "size": 0, "track_total_hits": True}
         total: int = self.engine.search(index, body, headers=headers).response["hits"]["total"]["value"]
         return total
@@ -309,7 +316,7 @@ def count_facets(
         number of matching documents, ``count``.
     """
     parts = [part for name in names if name in ranges for part in range_clauses(name, ranges[name])]
-    counts = engine.document_counts(index, [filtered(query, clause) for _, clause in parts], headers)
+    counts = engine.document_counts(index, [with_filter(query, clause) for _, clause in parts], headers)
     counted_ranges = ({**ends, "count": count} for (ends, _), count in zip(parts, counts, strict=True))
     plain = [name for name in names if name not in ranges]
     values = engine.value_counts(index, query, plain, MAX_VALUES_OF_FACET, headers) if plain else {}

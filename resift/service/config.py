@@ -12,7 +12,7 @@ from resift.contracts.search_options import MAX_TEXT, Alpha, Nearest, Window
 from resift.feedback.methods import DEFAULT_METHOD, MethodName
 from resift.schema import convert, documented, fields_of, from_environment
 from resift.service.cards import parse_page_fields
-from resift.service.connect import default_store
+from resift.service.connect import default_session_store
 from resift.sessions.clicks import ACTIONS, parse_action_grades
 from resift.vectors.packaged import DEFAULT_MODEL
 
@@ -146,7 +146,7 @@ class Config(Struct, frozen=True, kw_only=True):
             # The class is frozen, but __post_init__ is part of the construction.
             structs.force_setattr(self, name, convert(name, getattr(self, name), field.type))
         if not self.store:
-            structs.force_setattr(self, "store", default_store(self.engine))
+            structs.force_setattr(self, "store", default_session_store(self.engine))
         parse_action_grades(self.ubi_actions)
         parse_page_fields(self.page_fields)
 

@@ -55,7 +55,7 @@ def is_opensearch(engine: Engine) -> TypeGuard[OpenSearchEngine]:
     return module is not None and isinstance(engine, module.OpenSearchEngine)
 
 
-def default_store(engine: str) -> str:
+def default_session_store(engine: str) -> str:
     """Return the default path of the file in which search sessions are stored.
 
     The embedded engine stores sessions in its own file, so that sessions of different engines are not mixed. With a

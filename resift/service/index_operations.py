@@ -150,7 +150,7 @@ class DropPlan(Plan):
 
     def __init__(self, engine: Engine, index: str, session_index: str) -> None:
         self.engine, self.index = engine, check_name(index)
-        _require_listed(engine, index, session_index)
+        _require_deletable(engine, index, session_index)
         self.documents = count_documents(engine, index)
         self.question = f"Delete index {index} with its {self.documents} documents?"
 
@@ -229,7 +229,7 @@ def _drop_pipelines(engine: Engine, index: str, progress: Progress) -> dict[str,
     return outcomes
 
 
-def _require_listed(engine: Engine, index: str, session_index: str) -> None:
+def _require_deletable(engine: Engine, index: str, session_index: str) -> None:
     """Check that an index exists and that users may delete it.
 
     Args:

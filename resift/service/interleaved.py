@@ -1,4 +1,4 @@
-"""Interleaved searches, by which a trial measures whether sessions improve the ranking.
+"""InterleavedSearches searches, by which a trial measures whether sessions improve the ranking.
 
 A client who takes part in a trial sees a page with hits of two rankings, with and without the session's judgements
 (team draft interleaving). The page is written to the log of UBI (User Behavior Insights). The clicks in this log show
@@ -20,7 +20,7 @@ from resift.cache import TtlCache
 from resift.contracts.ubi import QUERIES
 from resift.errors import QuotaExceeded, ResiftError
 from resift.service.answers import Answer, hit_key
-from resift.service.bodies import Search, is_clause
+from resift.service.bodies import Search, is_query_clause
 from resift.sessions.clicks import Clicks
 from resift.sessions.quotas import Quotas
 from resift.sessions.sessions import MAX_QUERY, SessionCaller
@@ -41,7 +41,7 @@ _NOT_INTERLEAVED = {"sort", "collapse", "ext", "pit", "search_after"}
 """Keys of search bodies whose hits have an order, or a page, that interleaving would break."""
 
 
-class Interleaved:
+class InterleavedSearches:
     """Runs the searches of users who take part in an online experiment (a "trial").
 
     In a trial, hits ranked with and without the user's feedback are interleaved in a single list. Clicks then show
@@ -84,10 +84,10 @@ class Interleaved:
         Returns:
             The response to the search.
         """
-        trial, answer = self._trial(search), run(search)
+        trial, answer = self._trial_of_user(search), run(search)
         if trial is None or answer.resift.get("session") is None:
             return answer
-        page = _page(search)
+        page = _page_range(search)
         if page is None:
             return answer
         try:
@@ -101,7 +101,7 @@ class Interleaved:
         writing: Future[None] | None = None
         try:
             entry = self._interleave(trial, search, page, answer, run)
-            writing = self.background.submit(self._record, trial, entry)
+            writing = self.background.submit(self._write_page, trial, entry)
             writing.add_done_callback(lambda _: self._waiting.release())
         except ResiftError as error:
             log.warning("a search was not interleaved: %s", error.message)
@@ -111,7 +111,7 @@ class Interleaved:
                 self._waiting.release()
         return answer
 
-    def _trial(self, search: Search) -> Trial | None:
+    def _trial_of_user(self, search: Search) -> Trial | None:
         """Return the trial (an online experiment) in which the user of a search takes part, or None.
 
         Args:
@@ -143,7 +143,7 @@ class Interleaved:
                 session, to get the plain ranking.
 
         Returns:
-            The page in the format of a UBI query, for :meth:`_record`.
+            The page in the format of a UBI query, for :meth:`_write_page`.
         """
         first = _first_page(search, page.stop)
         in_session = run(first) if page.start else answer
@@ -161,7 +161,7 @@ class Interleaved:
         self._quotas.record_usage(self._caller().name, bytes=len(json.dumps(entry)))
         return entry
 
-    def _record(self, trial: Trial, query: dict[str, Any]) -> None:
+    def _write_page(self, trial: Trial, query: dict[str, Any]) -> None:
         """Write a page of interleaved hits to the UBI (User Behavior Insights) log.
 
         Once an hour, the trial is evaluated as well.
@@ -178,7 +178,7 @@ class Interleaved:
                 # Only one replica of the service succeeds in changing the trial, and evaluates it.
                 claimed = self.trials.change(trial, checked=now)
                 if claimed is not None:
-                    self._decide(claimed, now)
+                    self._evaluate(claimed, now)
         except ResiftError as error:
             log.warning("trial of %s: %s", trial.index, error.message)
             self._failed.put("any", True)
@@ -186,8 +186,10 @@ class Interleaved:
             log.exception("Trial of %s", trial.index)
             self._failed.put("any", True)
 
-    def _decide(self, trial: Trial, now: float) -> None:
-        """Evaluate a trial (an online experiment), and store the verdict if the clicks allow one.
+    def _evaluate(self, trial: Trial, now: float) -> None:
+        """Evaluate a trial (an online experiment), and end it if the clicks show which ranking users prefer.
+
+        The trial also ends if the clicks show that the difference is negligible, or after 28 days.
 
         Args:
             trial: The trial to evaluate.
@@ -199,7 +201,7 @@ class Interleaved:
             self.trials.change(trial, verdict=report.verdict)
 
 
-def _page(search: Search) -> slice | None:
+def _page_range(search: Search) -> slice | None:
     """Return the range of hits on the requested page.
 
     Args:
@@ -209,7 +211,7 @@ def _page(search: Search) -> slice | None:
         A slice of the ranking, or None if the search is not interleaved, for example because it is sorted by a field,
         or because the page is too large.
     """
-    body = {} if isinstance(search.query, str) or is_clause(search.query) else search.query
+    body = {} if isinstance(search.query, str) or is_query_clause(search.query) else search.query
     start, size = body.get("from", search.start), body.get("size", search.size)
     if not 0 < size <= min(_MAX_PAGE, _MAX_DEPTH - start) or _NOT_INTERLEAVED & body.keys():
         return None
@@ -224,6 +226,6 @@ def _first_page(search: Search, size: int) -> Search:
         size: The number of hits.
     """
     query = search.query
-    if not isinstance(query, str) and not is_clause(query):
+    if not isinstance(query, str) and not is_query_clause(query):
         query = {**query, "from": 0, "size": size}
     return structs.replace(search, query=query, start=0, size=size)

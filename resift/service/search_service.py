@@ -58,11 +58,11 @@ from resift.service.answers import (
     add_similarities,
     reranked_page,
 )
-from resift.service.bodies import Search, check_search, options_of, search_body
+from resift.service.bodies import Search, check_search, rewriting_options, search_body
 from resift.service.catalogue import Catalogue, count_facets
 from resift.service.config import Config
 from resift.service.connect import open_review_store
-from resift.service.interleaved import Interleaved
+from resift.service.interleaved import InterleavedSearches
 from resift.service.served_indices import ServedIndex, ServedIndices, index_not_served
 from resift.service.words import SampledWords
 from resift.sessions.clicks import Clicks
@@ -115,7 +115,9 @@ class SearchService:
         self.words = SampledWords(engine, model)
         self._infos: TtlCache[ServedIndex] = TtlCache(_CACHED_INFOS, _INFO_SECONDS)
         self.interleaved = (
-            None if clicks is None else Interleaved(Trials(sessions.store), clicks, sessions.caller, sessions.quotas)
+            None
+            if clicks is None
+            else InterleavedSearches(Trials(sessions.store), clicks, sessions.caller, sessions.quotas)
         )
         self.reviews = Reviews(
             engine,
@@ -142,10 +144,10 @@ class SearchService:
             IndexNotServed: If the settings of the service do not allow searching the index.
             ModelMismatch: If the index has vectors, but none were made by the service's model.
         """
-        return self.served(index, headers).searched
+        return self.served_index(index, headers).info_for_search
 
-    def served(self, index: str, headers: Headers = None) -> ServedIndex:
-        """Look up an index that the service may search. The result is cached for five seconds.
+    def served_index(self, index: str, headers: Headers = None) -> ServedIndex:
+        """Return the description of an index that the service may search. The result is cached for five seconds.
 
         Args:
             index: The name of the index or alias.
@@ -162,7 +164,7 @@ class SearchService:
     def _load_served(self, index: str, headers: Headers) -> ServedIndex:
         """Check that the service may search an index, and read the description of the index from the engine.
 
-        :meth:`served` caches the result, and describes the arguments and errors.
+        The arguments and errors are those of :meth:`served_index`, which caches the result.
         """
         infos: list[IndexInfo] = []
 
@@ -173,11 +175,11 @@ class SearchService:
                 return infos[-1].indices
             return self.engine.resolve(name, headers)
 
-        by_own_names = self.served_indices.require(index, resolve)
+        is_named_in_settings = self.served_indices.require_served(index, resolve)
         info = infos[0] if infos and infos[0].name == index else self.engine.info(index, headers)
-        return ServedIndex(info, by_own_names, self.model)
+        return ServedIndex(info, is_named_in_settings, self.model)
 
-    def readable_info(self, index: str, headers: Headers = None, cached_only: bool = False) -> IndexInfo | None:
+    def info_or_none(self, index: str, headers: Headers = None, cached_only: bool = False) -> IndexInfo | None:
         """Return the result of :meth:`info`, or None if the index cannot be read.
 
         Args:
@@ -189,7 +191,7 @@ class SearchService:
             if not cached_only:
                 return self.info(index, headers)
             cached = self._infos.get((index, str(headers)))
-            return None if cached is None else cached.searched
+            return None if cached is None else cached.info_for_search
         except ResiftError:
             return None
 
@@ -220,13 +222,13 @@ class SearchService:
 
         self.loader.submit((index, session, str(headers)), load)
 
-    def feedback(
+    def add_marks(
         self, session: str, index: str, query: str, marks: Mapping[str, Mark], headers: Headers = None
     ) -> StoredSession:
         """Add a user's marks (relevance judgements) to a session, as a new step that can be undone as a whole.
 
-        The marks change the ranking of the session's later searches. Use :meth:`describe` to see what was learned from
-        them. The engine is only asked whether the marked documents exist:
+        The marks change the ranking of the session's later searches. Use :meth:`describe_session` to see what was
+        learned from them. The engine is only asked whether the marked documents exist:
 
         - Withdrawing a mark (grade 0) also succeeds if the document no longer exists.
         - Skipped documents that no longer exist are ignored if other marks remain.
@@ -265,7 +267,9 @@ class SearchService:
         existing_judgements = [judgement for judgement in judgements if judgement.document not in missing]
         return self.sessions.add(session, query, existing_judgements)
 
-    def describe(self, session: StoredSession, headers: Headers = None, method: str | None = None) -> dict[str, Any]:
+    def describe_session(
+        self, session: StoredSession, headers: Headers = None, method: str | None = None
+    ) -> dict[str, Any]:
         """Return all stored judgements of a search session, with an explanation of what was learned from them.
 
         Args:
@@ -316,7 +320,7 @@ class SearchService:
         Raises:
             ResiftError: If the search is malformed or not allowed, or the engine failed.
         """
-        self.require_allowed(search)
+        self.check_allowed(search)
         info = self.info(search.index, search.headers)
         with failover_allowed(search.is_repeatable):
             if self.interleaved is None:
@@ -331,7 +335,7 @@ class SearchService:
             engine = without_credentials(self.config.engine)
             log.warning("The search engine %s cannot be used yet: %s", engine, error.message)
 
-    def require_allowed(self, search: Search) -> None:
+    def check_allowed(self, search: Search) -> None:
         """Check that the caller may run a search, and that the search is not too large.
 
         If an index may be searched only through an alias, the search must match the allow-list of query clauses. The
@@ -348,13 +352,13 @@ class SearchService:
                 looks up.
         """
         looked_up = check_search(search, self.config.max_text, search.listed_only)
-        served = self.served(search.index, search.headers)
+        served = self.served_index(search.index, search.headers)
         if search.listed_only:
             return
-        if not served.by_own_names:
+        if not served.is_named_in_settings:
             check_search(search, self.config.max_text, listed_only=True)
         for index in looked_up:
-            if not self.served(index, search.headers).by_own_names:
+            if not self.served_index(index, search.headers).is_named_in_settings:
                 raise index_not_served(index)
 
     def _search(self, search: Search, info: IndexInfo) -> Answer:
@@ -372,7 +376,7 @@ class SearchService:
         if search.documents == "card":
             add_cards(answer.result.hits, self.catalogue.fields(info, search.headers), info.fields)
         if isinstance(search.query, str):
-            correction = self.words.suggest(search.query, info, search.headers, search.filter)
+            correction = self.words.suggest_correction(search.query, info, search.headers, search.filter)
             if correction is not None:
                 answer.resift["did_you_mean"] = correction
         return answer
@@ -386,7 +390,7 @@ class SearchService:
             parsed: The search request and its parsed body.
         """
         search, info, query = parsed.search, parsed.info, parsed.query
-        options = options_of(search, query)
+        options = rewriting_options(search, query)
         late = self.served_reranker.get(search.method, info) if options.text else None
         by_words = search.method == "dynamax" and bool(options.text)
         try:
@@ -529,7 +533,7 @@ class SearchService:
             expansion_words=words,
             has_enough_hits=bool(may_widen and words)
             and self.knowledge.word_selector.has_enough_hits(query.root.raw, info, headers),
-            related_words=self.words.related(info, text, query.root.raw, headers) if may_widen else {},
+            related_words=self.words.related_words(info, text, query.root.raw, headers) if may_widen else {},
             notes=notes,
         )
 
@@ -546,7 +550,7 @@ class SearchService:
         config, is_widened = self.config, bool(knowledge.related_words)
         window, knn = options.window, options.knn
         if window is None:
-            window = config.window if knowledge.feedback is None else max(config.window, session_window(knowledge))
+            window = config.window if knowledge.feedback is None else max(config.window, min_session_window(knowledge))
             window = max(window, _WIDENED_WINDOW) if is_widened else window
         if knn is None:
             knn = max(config.knn, _WIDENED_KNN if is_widened else 0)
@@ -579,7 +583,7 @@ class SearchService:
     @cached_property
     def dynamax(self) -> DynaMax:
         """The DynaMax similarity of texts, with the word vectors of the model, or with the packaged word vectors."""
-        return DynaMax(self.words.table())
+        return DynaMax(self.words.word_vectors())
 
     def _dynamax_reranking(self, options: Options, rewritten: Rewritten) -> Reranking:
         """Return how DynaMax reorders the first hits of a search.
@@ -614,12 +618,12 @@ class SearchService:
         needs_vectors = may_reorder_hits and search.reasons
         # The ranks that a hit gained tell which judgement moved the hit.
         compares = search.reasons and rewritten.knowledge.feedback is not None
-        bodies = [self._run_body(parsed, rewritten, reranking)]
+        bodies = [self._body_to_run(parsed, rewritten, reranking)]
         if compares:
             bodies.append(self._body_without_session(parsed, rewritten))
         moved_field = rewritten.moved_field
         vector_field = parsed.info.vector_field if moved_field is None else moved_field[0]
-        result, *before = self._run(search, bodies, vector_field if needs_vectors else None)
+        result, *before = self._run_bodies(search, bodies, vector_field if needs_vectors else None)
         facets = self._facets(parsed, bodies[0])
         if needs_vectors:
             add_similarities(self.model, rewritten, result.hits, result.vectors)
@@ -627,10 +631,10 @@ class SearchService:
             result = reranked_page(self.engine, reranking, parsed, rewritten, result)
         if may_reorder_hits and compares:
             add_reasons(rewritten, result.hits, result.vectors, body["from"], before[0].hits)
-        ranking = self._ranking(rewritten, reranking) if may_reorder_hits else {"reranked": False}
+        ranking = self._ranking_details(rewritten, reranking) if may_reorder_hits else {"reranked": False}
         return Answer(result, {**ranking, **_outcome_details(rewritten), **facets})
 
-    def _run_body(self, parsed: ParsedSearch, rewritten: Rewritten, reranking: Reranking | None) -> Body:
+    def _body_to_run(self, parsed: ParsedSearch, rewritten: Rewritten, reranking: Reranking | None) -> Body:
         """Return the search body to send to the engine.
 
         If hits will be reordered by their texts, the body requests all hits to reorder instead of a single page.
@@ -657,7 +661,7 @@ class SearchService:
             rewritten: The search, rewritten with the feedback of its session.
         """
         search, query = parsed.search, parsed.query
-        options = structs.replace(options_of(search, query), session=None, client=None)
+        options = structs.replace(rewriting_options(search, query), session=None, client=None)
         has_no_vector = rewritten.knowledge.vector is None
         before = self.rewritten(parsed.info, query, options, search.headers, without_vectors=has_no_vector)
         body = _marked_if_unchanged(query, before)
@@ -667,7 +671,7 @@ class SearchService:
         ranking = {name: body[name] for name in _RANKING_KEYS if name in body}
         return {**ranking, "from": 0, "size": size, "_source": False, "track_total_hits": False}
 
-    def _run(self, search: Search, bodies: list[Body], vector_field: str | None) -> list[SearchResult]:
+    def _run_bodies(self, search: Search, bodies: list[Body], vector_field: str | None) -> list[SearchResult]:
         """Send one or more search bodies to the engine, in a single request.
 
         Args:
@@ -699,7 +703,7 @@ class SearchService:
         ranges = self.catalogue.fields(info, search.headers).ranges
         return {"facets": count_facets(self.engine, search.index, query, search.facets, ranges, search.headers)}
 
-    def _ranking(self, rewritten: Rewritten, reranking: Reranking | None) -> dict[str, Any]:
+    def _ranking_details(self, rewritten: Rewritten, reranking: Reranking | None) -> dict[str, Any]:
         """Return details about the ranking of a search for the response.
 
         Args:
@@ -757,8 +761,8 @@ def _late_reranking(late: LateInteraction | None, rewritten: Rewritten) -> Reran
     return Reranking(method="late", scores=late.discounted_scores, alpha=late.alpha, window_size=window_size)
 
 
-def session_window(knowledge: Knowledge) -> int:
-    """Return the smallest default ``window_size`` of a search in a session that has learned something about the query.
+def min_session_window(knowledge: Knowledge) -> int:
+    """Return the minimum default ``window_size``, the number of rescored hits, of a search in a session with feedback.
 
     Args:
         knowledge: The knowledge about the search, which shows whether the index has vectors.

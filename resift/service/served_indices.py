@@ -25,20 +25,20 @@ class ServedIndex:
 
     Attributes:
         info: The fields, vectors and settings of the index.
-        by_own_names: Whether the settings of the service name the index itself. If False, they only name an alias of
-            the index.
+        is_named_in_settings: Whether the settings of the service name the index itself. If False, they only name an
+            alias of the index.
         model: The embedding model that the service uses.
     """
 
     info: IndexInfo
-    by_own_names: bool
+    is_named_in_settings: bool
     model: Model
 
     @cached_property
-    def searched(self) -> IndexInfo:
-        """The description of the index that is used for searches.
+    def info_for_search(self) -> IndexInfo:
+        """The description of the index, reduced to what searches of this service need.
 
-        If the index has vectors of several models, this description names the vectors of the service's model.
+        An index can have vectors of several models. This description names only the vectors of the service's model.
 
         Raises:
             ModelMismatch: If the index has vectors, but none were made by the service's model.
@@ -63,13 +63,13 @@ class ServedIndices:
         self._listed = re.compile("|".join(re.escape(pattern).replace(r"\*", ".*") for pattern in patterns), re.DOTALL)
 
     def has(self, index: str) -> bool:
-        """Return whether an index of this name is served."""
-        name = self.own_name(index)
+        """Return whether the service may search an index of this name."""
+        name = self.name_to_match(index)
         return not self._is_internal(name) and self._listed.fullmatch(name) is not None
 
     @staticmethod
-    def own_name(index: str) -> str:
-        """Return the name to compare with the patterns of allowed indices.
+    def name_to_match(index: str) -> str:
+        """Return the name of an index that is compared with the patterns in the settings.
 
         For a backing index of a data stream, this is the name of the data stream. For other indices, it is the name
         itself.
@@ -80,7 +80,7 @@ class ServedIndices:
         match = _BACKING_INDEX.fullmatch(index)
         return match[1] if match else index
 
-    def require(self, index: str, resolve: Callable[[str], Sequence[str]]) -> bool:
+    def require_served(self, index: str, resolve: Callable[[str], Sequence[str]]) -> bool:
         """Check that the service may search all indices that a name refers to.
 
         An index may be searched if the settings list the index itself, or an alias through which the request searches
@@ -96,17 +96,17 @@ class ServedIndices:
         Raises:
             IndexNotServed: If an index is not allowed, or does not exist.
         """
-        parts = [self.own_name(part) for part in index.split(",")]
+        parts = [self.name_to_match(part) for part in index.split(",")]
         if any(map(self._is_internal, parts)):
             raise index_not_served(index)
-        names = [self.own_name(name) for name in resolve(index)]
+        names = [self.name_to_match(name) for name in resolve(index)]
         if not names or any(map(self._is_internal, names)):
             raise index_not_served(index)
         if all(map(self._listed.fullmatch, names)):
             return True
         unlisted = [part for part in parts if part not in self.patterns]
         if unlisted and len(unlisted) < len(parts):
-            names = [self.own_name(name) for name in resolve(",".join(unlisted))]
+            names = [self.name_to_match(name) for name in resolve(",".join(unlisted))]
         if unlisted and not all(map(self._listed.fullmatch, names)):
             raise index_not_served(index)
         return False

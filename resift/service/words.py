@@ -131,7 +131,9 @@ class SampledWords:
                 cached = self._cache.get(key)
         return cached
 
-    def related(self, info: IndexInfo, text: str, query: Body, headers: Headers = None) -> dict[str, dict[str, float]]:
+    def related_words(
+        self, info: IndexInfo, text: str, query: Body, headers: Headers = None
+    ) -> dict[str, dict[str, float]]:
         """Return words of the index that are related to the words of a query text, such as synonyms.
 
         Args:
@@ -156,7 +158,7 @@ class SampledWords:
         words = self.get(info, headers)
         return {} if words is None or words.vocabulary is None else words.vocabulary.related_words(text)
 
-    def suggest(
+    def suggest_correction(
         self, query: str, info: IndexInfo, headers: Headers = None, filter: dict[str, Any] | None = None
     ) -> str | None:
         """Return the query with misspelt words corrected.
@@ -178,22 +180,22 @@ class SampledWords:
         if not 0 < len(words) <= _MAX_CORRECTED_WORDS:
             return None
         try:
-            if self.wait_seconds and set(self._in_index(words, info, headers)) == set(words):
+            if self.wait_seconds and set(self._words_in_index(words, info, headers)) == set(words):
                 return None
             sampled = self.get(info, headers)
             corrections = {} if sampled is None else dict(_corrections(sampled.speller, words))
-            for word in self._in_index(list(corrections), info, headers):
+            for word in self._words_in_index(list(corrections), info, headers):
                 del corrections[word]
             if filter:
                 candidates = list(dict.fromkeys(" ".join(corrections.values()).split()))
-                matching = set(self._in_index(candidates, info, headers, filter))
+                matching = set(self._words_in_index(candidates, info, headers, filter))
                 corrections = {
                     word: corrected for word, corrected in corrections.items() if matching.issuperset(corrected.split())
                 }
         except Exception as error:
             log.warning("no spelling suggestion for a search in index %r: %r", info.name, error)
             return None
-        return _replaced(query, corrections) if corrections else None
+        return _replace_words(query, corrections) if corrections else None
 
     def complete(self, text: str, info: IndexInfo, headers: Headers = None) -> list[str]:
         """Return completions for a text that a user is typing.
@@ -218,7 +220,7 @@ class SampledWords:
         titles = (title for title in sampled.titles if f" {text.lower()}" in f" {title.lower()}" and title != text)
         return [*islice(completed, _MAX_COMPLETIONS), *islice(titles, _MAX_COMPLETIONS)]
 
-    def _in_index(
+    def _words_in_index(
         self, words: Sequence[str], info: IndexInfo, headers: Headers, filter: dict[str, Any] | None = None
     ) -> list[str]:
         """Return the words that occur in the documents of an index, by running a search for each word.
@@ -252,7 +254,7 @@ class SampledWords:
         # If sampling fails, this empty result is cached, and the next attempt is made after ten minutes.
         words = IndexWords(Speller({}), None, self.clock())
         try:
-            sources = self._sources(info, headers)
+            sources = self._sample_documents(info, headers)
             texts = (readable_text(source, info)[:_MAX_DOCUMENT_CHARACTERS] for source in sources)
             # Equal words of different documents become the same string. Otherwise they would need about 20 MB.
             known: dict[str, str] = {}
@@ -261,7 +263,7 @@ class SampledWords:
             ]
             frequency = Counter(word for document in documents for word in document)
             speller, vocabulary = Speller(dict(frequency.most_common())), self._vocabulary(documents, info, headers)
-            words = IndexWords(speller, vocabulary, self.clock(), _titles(sources, info))
+            words = IndexWords(speller, vocabulary, self.clock(), _distinct_titles(sources, info))
         except Exception as error:
             log.warning("no words of index %r were sampled: %r", info.name, error)
         finally:
@@ -270,7 +272,7 @@ class SampledWords:
             release_memory()
             self._sampling.release()
 
-    def _sources(self, info: IndexInfo, headers: Headers) -> list[Mapping[str, Any]]:
+    def _sample_documents(self, info: IndexInfo, headers: Headers) -> list[Mapping[str, Any]]:
         """Return the ``_source`` of some random documents of an index.
 
         A few documents are read first to estimate the mean length. The number of documents is then chosen so that their
@@ -302,10 +304,10 @@ class SampledWords:
         pairs = inflected_pairs(documents)
         total, counts = self.engine.word_counts(info, [word for pair in pairs for word in pair], headers)
         equal = sum(first == second for first, second in zip(counts[::2], counts[1::2], strict=True))
-        return Vocabulary(documents, total, 2 * equal > len(pairs), self.table())
+        return Vocabulary(documents, total, 2 * equal > len(pairs), self.word_vectors())
 
-    def table(self) -> WordVectors:
-        """Return word vectors in which words of similar meaning are near each other.
+    def word_vectors(self) -> WordVectors:
+        """Return word vectors for finding words of similar meaning.
 
         These are the vectors of the service's model if they are general word vectors. Otherwise, for example if the
         model was adapted to the documents of an index, the vectors that come with Resift are returned.
@@ -319,7 +321,7 @@ class SampledWords:
         return self._packaged
 
 
-def _titles(sources: Sequence[Mapping[str, Any]], info: IndexInfo) -> list[str]:
+def _distinct_titles(sources: Sequence[Mapping[str, Any]], info: IndexInfo) -> list[str]:
     """Return the distinct titles of the sampled documents, as plain text without HTML tags.
 
     Args:
@@ -354,10 +356,10 @@ def _corrections(speller: Speller, words: Sequence[str]) -> Iterator[tuple[str, 
             yield word, corrected
 
 
-def _replaced(query: str, corrections: Mapping[str, str]) -> str:
+def _replace_words(query: str, corrections: Mapping[str, str]) -> str:
     """Replace the misspelt words in a query with their corrections, and leave all other characters unchanged.
 
-    >>> _replaced('"Bush" fier, 2001', {"fier": "fire"})
+    >>> _replace_words('"Bush" fier, 2001', {"fier": "fire"})
     '"Bush" fire, 2001'
     """
     return re.sub(r"[^\W_]+", lambda match: corrections.get(match[0].lower(), match[0]), query)

@@ -22,8 +22,8 @@ from resift.errors import BadInput
 from resift.feedback.judgements import Judgement
 from resift.notebook import Progress, progress_bar
 from resift.query.body import parse
-from resift.service.bodies import Search, options_of, search_body
-from resift.service.connect import default_store, open_engine, open_session_store
+from resift.service.bodies import Search, rewriting_options, search_body
+from resift.service.connect import default_session_store, open_engine, open_session_store
 from resift.service.search_service import SearchService
 from resift.sessions.clicks import Actions, Clicks, Object, look_up_document_ids, parse_action_grades
 from resift.sessions.sessions import Sessions
@@ -225,7 +225,7 @@ def _draw_sample(source: LogSource, actions: Actions) -> tuple[Sample, dict[str,
     if str(source.location) != UBI:
         events = read_searches(source.location, source.id_field)
         return sample_clients(events, actions, source.searches, source.seed), {}
-    with ubi_log_at(source.url, source.sessions or default_store(source.url)) as log:
+    with ubi_log_at(source.url, source.sessions or default_session_store(source.url)) as log:
         sample = sample_clients(log.scan(), actions, source.searches, source.seed)
         return sample, look_up_queries(log, sample.all_events)
 
@@ -365,7 +365,7 @@ class ReplayedSearch:
         for name in ("aggs", "aggregations", "suggest", "highlight"):
             body.pop(name, None)
         parsed = parse(body)
-        options = structs.replace(options_of(search, parsed), client=client)
+        options = structs.replace(rewriting_options(search, parsed), client=client)
         return service.rewritten(info, parsed, options).body
 
     def _body_of(self, text: str) -> Any:

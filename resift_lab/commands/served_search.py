@@ -20,7 +20,7 @@ from resift.rewriting.knowledge import Knowledge
 from resift.rewriting.options import Options
 from resift.rewriting.rewrite import rewrite
 from resift.service.config import Config
-from resift.service.search_service import session_window
+from resift.service.search_service import min_session_window
 from resift.sessions.knowledge import EncodedQuery, collect_knowledge, scoped_feedback
 from resift.sessions.samples import BackgroundSampler, WordSelector
 from resift.sessions.sessions import MAX_QUERY
@@ -133,7 +133,7 @@ class IndexSearch:
             alpha, window = discount_alpha(search.alpha, known), self.defaults.window
         else:
             alpha = feedback.adjusted_alpha(search.alpha, search.max_alpha, known, self.info.tuning.strength)
-            window = session_window(knowledge)
+            window = min_session_window(knowledge)
         window = min(len(self._positions), MAX_RESULTS) if search.whole else window
         return Options(alpha=alpha, window=window, widen=True, knn=self.defaults.knn)
 

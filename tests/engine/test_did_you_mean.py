@@ -238,9 +238,9 @@ def test_sampling_the_embedded_engine_needs_a_single_search(tmp_path: Path, mode
     engine.create("docs", ["text"], model)
     engine.bulk("docs", [Document("1", {"text": "forest"}, None)])
     words, info = SampledWords(engine, model), engine.info("docs")
-    assert words.suggest("forrest", info) is None
+    assert words.suggest_correction("forrest", info) is None
     wait_for_sample()
-    assert words.suggest("forrest", info) == "forest"
+    assert words.suggest_correction("forrest", info) == "forest"
     engine.close()
 
 

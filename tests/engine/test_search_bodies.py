@@ -13,7 +13,7 @@ from service_app import post
 
 from resift.contracts.engine import Engine
 from resift.query.body import parse
-from resift.service.bodies import Search, options_of, search_body
+from resift.service.bodies import Search, rewriting_options, search_body
 
 FIRE = {"match": {"text": "fire"}}
 
@@ -65,6 +65,6 @@ def test_words_of_a_session_weigh_as_beside_the_words_that_are_asked_for(
     info, search = service.info(filled), Search(pasted, index=filled)
     body = search_body(search, info, service.model.table.idf)
     query = parse(body)
-    options = options_of(search, query)
+    options = rewriting_options(search, query)
     assert options.text == pasted  # by which marks for this very query are known
     assert len(service.rewritten(info, query, options).knowledge.text.split()) == 100

@@ -232,4 +232,4 @@ def test_patterns(tmp_path: Path, model: Model, pattern: str, served: bool) -> N
 
 def test_what_resolves_to_nothing_is_not_served() -> None:
     with pytest.raises(IndexNotServed):
-        ServedIndices(("*",), "sessions").require("docs", lambda index: ())
+        ServedIndices(("*",), "sessions").require_served("docs", lambda index: ())

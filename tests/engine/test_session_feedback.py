@@ -432,8 +432,8 @@ def test_a_document_that_is_gone_is_remembered_for_five_minutes(
             one.judgement.document for one in loader.read_judged_documents(session.effective_judgements, None)
         ] == known
     # Callers see all judgements of their own sessions. Callers with their own rights only see readable documents.
-    assert [one["document"] for one in service.describe(session)["judgements"]] == ["0", "1"]
-    assert [one["document"] for one in service.describe(session, {"X-Opaque-Id": "a"})["judgements"]] == ["1"]
+    assert [one["document"] for one in service.describe_session(session)["judgements"]] == ["0", "1"]
+    assert [one["document"] for one in service.describe_session(session, {"X-Opaque-Id": "a"})["judgements"]] == ["1"]
     sessions.store.close()
 
 

@@ -16,7 +16,7 @@ import resift as library
 from resift import Model
 from resift.cli.main import main
 from resift.reranker import Config, create_app
-from resift.service.connect import default_store, open_engine
+from resift.service.connect import default_session_store, open_engine
 
 TEXTS = {"1": "bush fire", "2": "the army returned fire", "3": "rain and rivers"}
 
@@ -80,14 +80,14 @@ import ctypes, os, sys
 if sys.argv[1] == "":
     ctypes.CDLL(None).prctl(24, 1)
     os.execv(sys.executable, [sys.executable, __file__, *sys.argv[2:]])
-from resift.service.connect import default_store
-print(os.access(sys.argv[1], os.W_OK), default_store(sys.argv[1]))
+from resift.service.connect import default_session_store
+print(os.access(sys.argv[1], os.W_OK), default_session_store(sys.argv[1]))
 """
 
 
 def test_a_file_that_cannot_be_written_holds_no_sessions(tmp_path: Path) -> None:
     engine, script = tmp_path / "engine.db", tmp_path / "ask.py"
-    assert default_store(str(engine)) == str(engine)
+    assert default_session_store(str(engine)) == str(engine)
     engine.write_bytes(b"")
     engine.chmod(0o444)
     script.write_text(ASK)
