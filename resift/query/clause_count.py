@@ -226,6 +226,17 @@ def _token_count(options: Any) -> int:
     return len(tokens) if isinstance(tokens, Mapping) else _SPARSE_TOKENS
 
 
+def term_count(text: str) -> int:
+    """Return into how many terms an analyzer may split a text, at least 1.
+
+    Analyzers split Chinese and Japanese words into characters or pairs of characters.
+
+    >>> term_count("fire"), term_count("bush fire"), term_count("ビューア")
+    (1, 2, 4)
+    """
+    return max(1, len(tokenize(text)))
+
+
 def _max_term_count(kind: str, text: str, settings: Mapping[str, Any]) -> int:
     """Return the maximum number of terms for which OpenSearch searches a field, given the text of a query.
 
@@ -239,7 +250,7 @@ def _max_term_count(kind: str, text: str, settings: Mapping[str, Any]) -> int:
         text: The text with its syntax. In a query string, a word with ``~`` is fuzzy, and ``*`` is a wildcard.
         settings: The settings of the text clause.
     """
-    words = max(1, len(tokenize(text)))
+    words = term_count(text)
     is_fuzzy = settings.get("fuzziness") is not None and kind != "query_string"
     misspelt = words if is_fuzzy else text.count("~")
     expanded = _positive_int(settings.get("max_expansions", settings.get("fuzzy_max_expansions")), _FUZZY_TERMS)

@@ -258,11 +258,11 @@ class _ClauseRewriter:
         knowledge = self._knowledge
         if not self._texts or not knowledge.expansion_words:
             return 0
-        clauses_per_word = sum(
+        clauses_per_term = sum(
             knowledge.clause_counter.clauses_per_word(clause.searched_fields or knowledge.fields)
             for clause in self._texts
         )
-        return min(len(knowledge.expansion_words), addable_word_count(self._clause_count, clauses_per_word))
+        return addable_word_count(knowledge.expansion_words, self._clause_count, clauses_per_term)
 
     def _moved_clauses(self) -> dict[Clause, MovedClause | Note]:
         """Adapt each vector clause and sparse token clause of the query to the judged documents of the session.

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import islice
 
 from resift.query.body import Query, TextQuery
-from resift.query.clause_count import MAX_ENGINE_CLAUSES, WORD_TYPES, FieldTypes
+from resift.query.clause_count import MAX_ENGINE_CLAUSES, WORD_TYPES, FieldTypes, term_count
 from resift.query.dsl import Body
 from resift.query.tree import Clause
 from resift.rewriting.clauses import (
@@ -41,6 +42,7 @@ from resift.rewriting.options import Options
 from resift.rewriting.outcome import Note, Outcome, Rewritten, outcome_if_unchanged
 from resift.rewriting.similarity import knn_clauses, similarity_clause
 from resift.rewriting.words import (
+    addable_term_count,
     addable_word_count,
     average_boosts,
     best_related_words,
@@ -135,18 +137,19 @@ class _TextSearchRewriter:
         word_fields, mean_boost = average_boosts(fields)
         length = knowledge.word_weight * mean_boost * query_length(knowledge.text)
         words = word_clauses(knowledge.expansion_words, word_fields, length)
-        clauses_per_word = knowledge.clause_counter.clauses_per_word(fields)
+        clauses_per_term = knowledge.clause_counter.clauses_per_word(fields)
         # A rescore stage is a query of its own. It does not contain the words of the original query.
-        self._words = words[: addable_word_count(0, clauses_per_word)]
-        room = addable_word_count(self._clause_count, clauses_per_word)
+        self._words = words[: addable_word_count(knowledge.expansion_words, 0, clauses_per_term)]
+        room = addable_word_count(knowledge.expansion_words, self._clause_count, clauses_per_term)
         nearest = {} if self._text_query is None else knowledge.related_words
         # The query with related words contains its own words twice: the second time to recognise hits without them.
-        related_room = addable_word_count(2 * self._clause_count, clauses_per_word) if nearest else 0
-        self._related_words = best_related_words(nearest, related_room - WIDENING_WORDS)
-        self._related_clauses = related_word_clauses(self._related_words, fields)
+        related_room = addable_term_count(2 * self._clause_count, clauses_per_term) if nearest else 0
         self._room = room
-        # The related words leave room for the words that widen the query.
         self._widening_count = 0 if self._text_query is None else min(WIDENING_WORDS, room)
+        # The related words leave room for the words that widen the query.
+        reserved = sum(map(term_count, islice(knowledge.expansion_words, self._widening_count)))
+        self._related_words = best_related_words(nearest, related_room - max(WIDENING_WORDS, reserved))
+        self._related_clauses = related_word_clauses(self._related_words, fields)
 
     def _plan_documents(self) -> None:
         """Choose which judged documents the rewritten search treats differently, and store the choice in attributes.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate, islice, takewhile
 
+from resift.query.clause_count import term_count
 from resift.query.dsl import MAX_OWN_CLAUSES, Body, NestedField, text_clause, without_boost
 from resift.query.tree import boost_of
 from resift.text import ANALYZER_STOP_WORDS, searchable_words
@@ -24,15 +25,32 @@ def query_length(text: str) -> float:
     return float(sum(count**2 for count in counts.values()) ** 0.5) or 1.0
 
 
-def addable_word_count(clause_count: int, clauses_per_word: int) -> int:
-    """Return how many words can be added to a query without exceeding OpenSearch's limit on the number of clauses.
+def addable_term_count(clause_count: int, clauses_per_term: int) -> int:
+    """Return how many terms can be added to a query without exceeding OpenSearch's limit on the number of clauses.
 
     Args:
         clause_count: The number of clauses that the query has already.
-        clauses_per_word: The number of clauses that each added word needs. See
+        clauses_per_term: The number of clauses that each added term needs. See
             :meth:`resift.query.clause_count.ClauseCounter.clauses_per_word`.
     """
-    return max(0, (MAX_OWN_CLAUSES - clause_count) // clauses_per_word)
+    return max(0, (MAX_OWN_CLAUSES - clause_count) // clauses_per_term)
+
+
+def addable_word_count(words: Iterable[str], clause_count: int, clauses_per_term: int) -> int:
+    """Return how many words, beginning with the first, can be added to a query within the limit on clauses.
+
+    Args:
+        words: The words. Analyzers split some of them into several terms
+            (see :func:`resift.query.clause_count.term_count`).
+        clause_count: The number of clauses that the query has already.
+        clauses_per_term: The number of clauses that each added term needs.
+
+    >>> words = ["fire", "画像", "bush"]
+    >>> addable_word_count(words, 996, 1), addable_word_count(words, 997, 1), addable_word_count(words, 998, 1)
+    (3, 2, 1)
+    """
+    max_terms = addable_term_count(clause_count, clauses_per_term)
+    return sum(1 for _ in takewhile(lambda terms: terms <= max_terms, accumulate(map(term_count, words))))
 
 
 def average_boosts(fields: Sequence[str]) -> tuple[Sequence[str], float]:

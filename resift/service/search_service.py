@@ -70,7 +70,7 @@ from resift.sessions.documents import notes_on_unreadable_texts
 from resift.sessions.knowledge import KnowledgeLoader
 from resift.sessions.sessions import Sessions, StoredSession, check_judgements
 from resift.sessions.trials import Trials
-from resift.text import tokenize
+from resift.text import searchable_words
 from resift.vectors.weights import DEFAULT_ALPHA, discount_alpha
 
 log = logging.getLogger(__name__)
@@ -783,7 +783,7 @@ def _title_words_first(words: Sequence[str], judged: Sequence[JudgedDocument]) -
         judged: The judged documents of the session.
     """
     relevant = (document for document in judged if document.judgement.grade > 0)
-    in_titles = {word for document in relevant for word in tokenize(title_of(document.text))}
+    in_titles = {word for document in relevant for word in searchable_words(title_of(document.text))}
     names = [word for word in words if len(word) > 1 or not word.isascii()]
     return sorted(names, key=lambda word: word not in in_titles)
 

@@ -479,3 +479,12 @@ def test_the_service_reads_what_the_library_wrote(tmp_path: Path, model: Model) 
     client = create_app(Config(store=file), engine=engine, model=model).test_client()
     assert client.get("/v1/sessions/anna").get_json()["judgements"][0]["document"] == "war"
     engine.close()
+
+
+def test_an_explanation_begins_with_japanese_words_of_titles(library: Library, index: str) -> None:
+    texts = {"viewer": "画像ビューア\n" + "高速 軽量 " * 5, "game": "ゲーム\n高速", "maker": "ゲーム\n画像"}
+    library.index(index, ["text"]).add([{"_id": id, "text": text} for id, text in texts.items()])
+    session = library.index(index).session("ja")
+    session.search("高速")
+    session.mark(relevant=["viewer"])
+    assert session.explain()["learned"]["asked"] == ["画像", "ビューア", "高速", "軽量"]

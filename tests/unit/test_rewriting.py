@@ -16,6 +16,7 @@ from msgspec import structs
 from resift.feedback.feedback import Feedback
 from resift.feedback.judgements import JudgedDocument, Judgement
 from resift.query.body import parse
+from resift.query.clause_count import MAX_ENGINE_CLAUSES, ClauseCounter
 from resift.query.dsl import REWRITTEN_NAME, VECTOR_FIELD
 from resift.rewriting.clauses import NOT_DEMOTED_FACTOR
 from resift.rewriting.knowledge import Knowledge
@@ -467,6 +468,32 @@ def test_no_query_has_more_clauses_than_opensearch_takes(fields: int, words: int
         assert added == 0 or (added + words) * fields <= 1000
         for rescoring in result.body.get("rescore", []):
             assert len(added_word_clauses(rescoring)) * fields <= 1000
+
+
+@pytest.mark.parametrize("fields", [1, 8, 20, 40, 300])
+@pytest.mark.parametrize("kind", ["plain", "collapse", "hybrid", "widened"])
+@pytest.mark.parametrize("vector", [SESSION.vector, None])
+def test_words_that_analyzers_split_stay_within_the_clause_limit(fields: int, kind: str, vector: Any) -> None:
+    names = [f"f{number}" for number in range(fields)]
+    # Analyzers split pairs of Han characters, and the analyzer "cjk" also splits runs of Katakana.
+    terms = dict.fromkeys(("像処", "データベースサーバー", *(f"画{chr(0x4E00 + rank)}" for rank in range(23))), 1.0)
+    near = {"画": {f"other{rank}": 0.5 for rank in range(24)}} if kind == "widened" else {}
+    knowledge = replace(
+        SESSION,
+        vector=vector,
+        text="画",
+        expansion_words=terms,
+        related_words=near,
+        fields=names,
+        has_enough_hits=False,
+    )
+    query: dict[str, Any] = {"multi_match": {"query": "画", "fields": names}}
+    body = {"query": {"hybrid": {"queries": [query]}} if kind == "hybrid" else query}
+    result = rewritten(body | ({"collapse": {"field": "n"}} if kind == "collapse" else {}), knowledge, widen=True)
+    assert "画" in str(result.body)
+    rescoring = [stage["query"]["rescore_query"] for stage in result.body.get("rescore", [])]
+    for clause in (result.body["query"], *rescoring):
+        assert ClauseCounter().count_clauses(parse({"query": clause}).root) <= MAX_ENGINE_CLAUSES
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ from resift.plugin.opensearch.mappings import (
 )
 from resift.plugin.opensearch.models import analyzed_tokens, query_embedding, sparse_tokens
 from resift.plugin.opensearch.stored_fields import has_source, stored_documents
-from resift.query.clause_count import ClauseCounter
+from resift.query.clause_count import ClauseCounter, term_count
 from resift.query.dsl import (
     MAX_OWN_CLAUSES,
     PLAIN,
@@ -457,7 +457,8 @@ class OpenSearchEngine(Engine):
             words: The words. The analyzers of the index normalise them.
             headers: The HTTP headers of the caller, which are passed on to OpenSearch.
         """
-        if not words or len(words) * ClauseCounter(info.field_types).clauses_per_word(info.fields) > MAX_OWN_CLAUSES:
+        clauses_per_term = ClauseCounter(info.field_types).clauses_per_word(info.fields)
+        if not words or sum(map(term_count, words)) * clauses_per_term > MAX_OWN_CLAUSES:
             return super().word_counts(info, words, headers)
         clauses = [text_clause(word, info.fields) for word in words]
         # OpenSearch tests each document of the search against each filter of the aggregation. In a large index, this is
