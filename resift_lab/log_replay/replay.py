@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from resift.contracts.ubi import MAX_CLIENT_EVENTS, UbiEvent, UbiQuery
@@ -26,8 +26,9 @@ class Observation:
         position: The 1-based position at which the document was shown and clicked, or None if the log does not contain
             the position.
         earlier: The number of documents that the client had clicked before this search.
-        without: The 1-based rank without a session, or None if the document is not among the hits.
-        with_session: The 1-based rank in the session, or None if the document is not among the hits.
+        without: The 1-based rank without a session among the hits that the client had not clicked before, or None if
+            the document is not among the hits.
+        with_session: The same rank in the session.
     """
 
     client: str
@@ -119,7 +120,9 @@ def replay(
             skipped.first += len(targets)
         if not targets or not before or not search.text:
             continue
-        without, with_session = (_ranks(ranking) for ranking in rank(search.text, judged))
+        # A session moves the documents that the client clicked before to the top. If they took part in the ranking,
+        # each of them would move all new documents down by one rank.
+        without, with_session = (_ranks(ranking, omit=before) for ranking in rank(search.text, judged))
         for id, position in targets.items():
             yield Observation(
                 client=client,
@@ -194,9 +197,14 @@ def _judgements(past: Sequence[UbiEvent], log: ReplayLog) -> list[Judgement]:
     return effective_judgements(sorted(judged, key=lambda judgement: judgement.at)[-MAX_JUDGEMENTS:])
 
 
-def _ranks(ranking: Ranking) -> dict[str, int]:
+def _ranks(ranking: Ranking, omit: Collection[str]) -> dict[str, int]:
     """Return the 1-based rank of each document in a ranking, by document id.
 
     If a document occurs twice, the better rank counts.
+
+    Args:
+        ranking: The ids of the hits, best first.
+        omit: The ids of documents that take no rank.
     """
-    return {id: rank for rank, id in reversed(list(enumerate(ranking, 1)))}
+    remaining = [id for id in ranking if id not in omit]
+    return {id: rank for rank, id in reversed(list(enumerate(remaining, 1)))}

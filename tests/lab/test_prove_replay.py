@@ -119,12 +119,20 @@ def test_a_click_is_replayed_with_earlier_clicks_of_its_client() -> None:
     ]
     skipped = SkippedClicks()
     found = list(replay("anna", events, log_of("fire", "war"), rank, skipped))
-    # ordinals of q1 start at 1; q0 has no session; b was clicked before; an hour later, earlier clicks do not count
-    assert found == [Observation("anna", 2, 1, 3, 1), Observation("anna", 26, 1, None, None)]
+    # ordinals of q1 start at 1; q0 has no session; b was clicked before, and takes no rank; an hour later, earlier
+    # clicks do not count
+    assert found == [Observation("anna", 2, 1, 2, 1), Observation("anna", 26, 1, None, None)]
     ((text, judged),) = asked
     assert text == "war"
     assert dict(judged)["b"] > 0 > dict(judged)["a"]
     assert skipped == SkippedClicks(first=2, again=1, unknown=1)
+
+
+def test_a_document_that_was_clicked_before_takes_no_rank() -> None:
+    # The session only moves b, the document that the client clicked in the search before.
+    events = [done("click", "anna", "q0", "b", 10, 1), done("click", "anna", "q1", "d", 20, 1)]
+    (found,) = replay("anna", events, log_of("fire", "war"), lambda *_: ("acdb", "bacd"), SkippedClicks())
+    assert (found.without, found.with_session) == (3, 3)
 
 
 def simulated(rng: np.random.Generator, clients: int, gain: float) -> list[Observation]:
