@@ -31,7 +31,7 @@ def convert(
     A file may be in word2vec's format (text or binary), GloVe's, or fastText's (``.vec`` or ``.bin``). gensim reads it.
     A name that ends in ``.bin`` means a binary file: fastText's if it starts with fastText's magic number, otherwise
     word2vec's. A text file may start with word2vec's header line or, like GloVe's, have no header. It may be compressed
-    (.gz, .bz2, .xz).
+    (.gz, .bz2, .xz). If the file repeats a word, the first vector of the word counts.
 
     A folder is read as a static model (:func:`resift_lab.vectors.model2vec.read_static`), whose rows belong to word
     pieces. The resulting table has the ``extra_words`` first, and then all words that consist of a single piece.
@@ -68,7 +68,8 @@ def convert(
             value=str(path),
             expected="a file in word2vec's, GloVe's or fastText's format",
         ) from error
-    words = keyed.index_to_key[:limit]
+    # For each repetition of a word, gensim leaves None and a row of zeros at the end.
+    words = [word for word in keyed.index_to_key[:limit] if word is not None]
     rows = keyed.vectors[: len(words)]
     known = set(words)
     if new := [word for word in dict.fromkeys(extra_words) if word not in known]:

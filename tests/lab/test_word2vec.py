@@ -43,6 +43,15 @@ def test_convert_word2vec_and_glove(tmp_path: Path, keyed: KeyedVectors, vectors
         assert convert(tmp_path / name, limit=3).words == vectors.words[:3]
 
 
+@pytest.mark.filterwarnings("ignore:unclosed file", "ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("header", ["", "4 2\n"])
+def test_the_first_vector_of_a_repeated_word_counts(tmp_path: Path, header: str) -> None:
+    (tmp_path / "glove.txt").write_text(header + "fire 0.1 0.2\nfire 0.3 0.4\nrain 0.5 0.6\narmy 0.7 0.8\n")
+    found = convert(tmp_path / "glove.txt")
+    assert found.words == ["fire", "rain", "army"]
+    np.testing.assert_allclose(found.rows(), [[0.1, 0.2], [0.5, 0.6], [0.7, 0.8]], atol=1e-6)
+
+
 def test_convert_fasttext_binary(tmp_path: Path) -> None:
     model = FastText([["fire", "bush"], ["army", "gun"]] * 5, vector_size=4, min_count=1, bucket=50, seed=1, workers=1)
     save_facebook_model(model, str(tmp_path / "f.bin"))
