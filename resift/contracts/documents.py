@@ -156,7 +156,8 @@ class IndexInfo:
             f"index {self.name!r} has vectors of model {self.model_name} ({self.model}), "
             f"but the model in use is {model.name} ({model.hash})",
             value=self.model,
-            expected=f"{model.hash}: use the index's model, or index the documents again with this model",
+            expected=f"the model {self.model}: name its folder (--model, RESIFT_MODEL, or model= in Python), or index "
+            f"the documents again with {model.name}",
         )
 
     def for_search(self, model: ModelDescription) -> IndexInfo:

@@ -259,7 +259,8 @@ def test_an_index_of_another_model_is_an_error(
     ):
         error = post(client, path, 409, index=filled, **body)["error"]
         assert error["code"] == "model_mismatch"
-        assert "index the documents again" in error["expected"]
+        assert error["expected"].startswith(f"the model {error['value']}: name its folder (--model, RESIFT_MODEL")
+        assert "index the documents again with boew:4" in error["expected"]
 
 
 def test_an_indexs_fields_and_model_are_remembered_for_five_seconds(
