@@ -24,8 +24,8 @@ from resift.sessions.trials import (
     VISIT_SECONDS,
     ShownPage,
     client_preferences,
+    interleave_by_team_draft,
     mean_preference,
-    team_draft,
 )
 
 SIZE, EACH, MOST = 10, 100, 2000
@@ -50,7 +50,9 @@ def client(
             else:
                 session = rng.sample(plain, SIZE)
             when = at + 2 * VISIT_SECONDS * visit + 60 * search
-            teams = team_draft([f"d{n}" for n in plain], [f"d{n}" for n in session], f"{name} {visit} {search}")
+            teams = interleave_by_team_draft(
+                [f"d{n}" for n in plain], [f"d{n}" for n in session], f"{name} {visit} {search}"
+            )
             clicks = [
                 (name, document, when + 5)
                 for place, document in enumerate(teams, 1)

@@ -507,7 +507,7 @@ class Session:
             score: A function that takes the query and a list of document texts, and returns a number for each text,
                 from -1 (irrelevant) to 1 (relevant).
             budget: Maximum number of judgements for this query.
-            explain: As for :meth:`mark`.
+            explain: Whether to return all judgements and what was learned from them, as for :meth:`mark`.
 
         Returns:
             The session, as :meth:`mark` returns it.

@@ -99,7 +99,7 @@ class Speller:
 
         Words are compared by the cosine similarity of their character n-grams.
         """
-        scores = self._index.scores(word)
+        scores = self._index.similarities(word)
         best = np.argsort(-scores, kind="stable")[:_MAX_CANDIDATES]
         return [self._index.words[row] for row in best if scores[row] > 0]
 
@@ -124,7 +124,7 @@ class NgramIndex:
         squares = np.bincount(self._rows, np.repeat(self._weights, counts), len(words))
         self._lengths = np.maximum(np.sqrt(squares), 1e-9)
 
-    def scores(self, word: str) -> NDArray[np.float64]:
+    def similarities(self, word: str) -> NDArray[np.float64]:
         """Compute how similar the spelling of a word is to the spelling of each word in the index.
 
         The similarity is the inner product of the words' n-gram weights.
@@ -145,7 +145,7 @@ class NgramIndex:
 
 
 def _hash_ngrams(words: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
-    """Hash the character n-grams of words. Each word is enclosed in ``<`` and ``>`` first.
+    """Hash the n-grams of two to four characters in words. Each word is enclosed in ``<`` and ``>`` first.
 
     Args:
         words: The words to split into n-grams.

@@ -162,7 +162,7 @@ def _print_body(opened_library: library.Library, search: Search, complete: bool)
     info = service.info(search.index)
     query = parse(search_body(search, info, service.model.table.idf))
     options, by_words = rewriting_options(search, query), search.method == "dynamax"
-    rewritten = service.rewritten(info, query, options, without_vectors=by_words)
+    rewritten = service.rewrite_search(info, query, options, without_vectors=by_words)
     printed = rewritten.body if complete else _shortened(rewritten.body)
     click.echo(json.dumps(printed, ensure_ascii=False, indent=2))
     if words := rewritten.knowledge.carried_words:

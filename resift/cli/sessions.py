@@ -42,7 +42,7 @@ def list_command(store: str) -> None:
     The column JUDGEMENTS contains the number of judged documents. Judgements that were withdrawn are not counted.
     """
     with session_store_at(store) as session_store:
-        unexpired = sorted(Sessions(session_store).all(), key=lambda session: session.expires, reverse=True)
+        unexpired = sorted(Sessions(session_store).all_of_caller(), key=lambda session: session.expires, reverse=True)
     if not unexpired:
         click.echo(f"no sessions in {store_location(store)} {STORE_HINT}")
         return

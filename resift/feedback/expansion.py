@@ -87,7 +87,7 @@ def expansion_terms(bags: Sequence[Bag], grades: NDArray[np.float64], is_for_que
     weights = _word_weights(bags, np.where(is_for_query, grades, 0))
     for word, weight in carried_terms(bags, grades, is_for_query).items():
         weights[word] = weights.get(word, 0.0) + weight
-    return _heaviest(weights, MAX_TERMS)
+    return _heaviest_words(weights, MAX_TERMS)
 
 
 def carried_terms(bags: Sequence[Bag], grades: NDArray[np.float64], is_for_query: Sequence[bool]) -> dict[str, float]:
@@ -101,7 +101,7 @@ def carried_terms(bags: Sequence[Bag], grades: NDArray[np.float64], is_for_query
     Returns:
         The weights of at most eight words, heaviest words first.
     """
-    return _heaviest(_word_weights(bags, np.where(is_for_query, 0, grades)), CARRIED_TERMS)
+    return _heaviest_words(_word_weights(bags, np.where(is_for_query, 0, grades)), CARRIED_TERMS)
 
 
 def _word_weights(bags: Sequence[Bag], grades: NDArray[np.float64]) -> dict[str, float]:
@@ -128,7 +128,7 @@ def _word_weights(bags: Sequence[Bag], grades: NDArray[np.float64]) -> dict[str,
     return weights
 
 
-def _heaviest(weights: Mapping[str, float], count: int) -> dict[str, float]:
+def _heaviest_words(weights: Mapping[str, float], count: int) -> dict[str, float]:
     """Return the ``count`` words with the largest weights, heaviest first.
 
     Words without a letter, such as numbers, and words with a weight of zero or less are skipped.

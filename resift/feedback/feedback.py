@@ -194,37 +194,37 @@ class Feedback:
         return float(np.abs(self.grades).sum())
 
     def adjusted_alpha(
-        self, alpha: float, max_alpha: float, known: float | None = None, strength: float = 1.0
+        self, alpha: float, max_alpha: float, known_share: float | None = None, strength: float = 1.0
     ) -> float:
-        """Return alpha, the weight of the vector similarity against the engine's score, adjusted to this feedback.
+        """Return alpha, the weight of the vector similarity relative to the engine's score, adjusted to this feedback.
 
-        The weight is alpha + max(0, max_alpha - alpha) · e / (3 + e), where e is the :attr:`evidence`. It thus
-        approaches ``max_alpha`` as judgements accumulate.
+        The weight grows from ``alpha`` to ``max_alpha`` as judgements accumulate. With e for the :attr:`evidence`, it
+        is alpha + max(0, max_alpha - alpha) · e / (3 + e).
 
-        Then :func:`resift.vectors.weights.discount_alpha` reduces the weight if some words have no vectors. The share
-        of known words begins as ``known``, the share of the query's words. As judgements accumulate, it approaches the
-        share of the judged documents' words, again with the factor e / (3 + e).
+        Then :func:`resift.vectors.weights.discount_alpha` reduces the weight if the vectors do not represent some
+        words. The share of represented words begins as ``known_share``, the share of the query's words. As judgements
+        accumulate, it approaches the share of the judged documents' words, again with the factor e / (3 + e).
 
         Args:
             alpha: Weight without feedback, from 0 to 1.
             max_alpha: Maximum weight with feedback, from 0 to 1.
-            known: Share of the query's words that its vector represents, from 0 to 1. None means that the search
+            known_share: Share of the query's words that its vector represents, from 0 to 1. None means that the search
                 request sets ``alpha`` explicitly: the weight is then not discounted, and a weight of 0 stays 0.
             strength: Additional factor of beta = alpha / (1 - alpha), which is the weight of the similarity in the
                 score.
         """
         if self.for_query is not self:
-            return self.for_query.adjusted_alpha(alpha, max_alpha, known, strength)
+            return self.for_query.adjusted_alpha(alpha, max_alpha, known_share, strength)
         learned = evidence_share(self.evidence, HALF_FOR_WORDS)
         # A weight of 0 that the search sets means that only the engine's score counts.
-        is_fixed_zero = known is None and not alpha
+        is_fixed_zero = known_share is None and not alpha
         weight = 0.0 if is_fixed_zero else alpha + max(0.0, max_alpha - alpha) * learned
-        if known is not None and learned:
+        if known_share is not None and learned:
             known_to_documents = 1.0
             if self.known_shares:
                 known_to_documents = float(np.average(self.known_shares, weights=np.abs(self.grades)))
-            known += (known_to_documents - known) * learned
-        return discount_alpha(weight, known, strength)
+            known_share += (known_to_documents - known_share) * learned
+        return discount_alpha(weight, known_share, strength)
 
     def scoped(
         self, query: NDArray[Any], background: NDArray[Any], text: str = "", carried_weight: float = 1.0
@@ -334,9 +334,12 @@ class Feedback:
         """The vectors of the judged documents as the ridge regression uses them, of shape (n_judgements, n_dimensions).
 
         Directions in which most documents of the index vary say little about relevance, so they are damped (see
-        :meth:`Background.shrink`).
+        :meth:`Background.shrink_common_directions`).
         """
-        return np.asarray(self.vectors if self.background is None else self.background.shrink(self.vectors), np.float64)
+        return np.asarray(
+            self.vectors if self.background is None else self.background.shrink_common_directions(self.vectors),
+            np.float64,
+        )
 
     @cached_property
     def _regression(self) -> RidgeRegression:

@@ -159,14 +159,14 @@ class FieldFeedback:
 def move_tokens(query: Tokens, documents: Sequence[Tokens], grades: Sequence[float]) -> dict[str, float]:
     """Move a sparse query (tokens with weights) towards relevant documents, by Rocchio's formula.
 
-    Each token is a dimension. The moved query has the share e / (1 + e) in the result, where e is the sum of the
-    judgements' weights. The rest is the original query. Tokens of negative weight are left out, and at most 64 tokens
-    that the query lacks are added.
+    Each token is a dimension. The result is a weighted mean of the original query and the query that Rocchio's formula
+    returns. With e for the sum of the judgements' weights, the share of the latter is e / (1 + e). Tokens of negative
+    weight are left out, and at most 64 tokens that the query lacks are added.
 
     Args:
-        query: Tokens of the query.
-        documents: Tokens of the judged documents.
-        grades: Sign and weight of each judgement, not 0.
+        query: The tokens of the query, with their weights.
+        documents: The tokens of each judged document, with their weights.
+        grades: The sign (positive for relevant documents) and weight of each judgement. No grade is 0.
 
     Returns:
         The tokens with their weights, heaviest first. The weights have the same Euclidean length as the query's

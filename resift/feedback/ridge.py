@@ -62,9 +62,9 @@ class Background:
 
     @cached_property
     def _factor(self) -> Floats:
-        """A matrix F of shape (n_documents, n_dimensions), which makes :meth:`shrink` fast.
+        """A matrix F of shape (n_documents, n_dimensions), which makes :meth:`shrink_common_directions` fast.
 
-        With F, ``shrink`` computes x - Fᵀ · F · x for a vector x. By Woodbury's identity, the result is the same as a
+        With F, that method computes x - Fᵀ · F · x for a vector x. By Woodbury's identity, the result is the same as a
         product with the inverse of a matrix of n_dimensions rows and columns, which would be slow to compute.
         """
         # The products of documents are used because there may be far more dimensions than documents.
@@ -73,7 +73,7 @@ class Background:
         products[np.diag_indices_from(products)] += RIDGE_PENALTY / weight
         return np.asarray(np.linalg.solve(np.linalg.cholesky(products), self.vectors), np.float32)
 
-    def shrink(self, rows: NDArray[Any]) -> NDArray[Any]:
+    def shrink_common_directions(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Reduce the components of vectors along the directions in which typical documents of the index vary.
 
         These directions say little about relevance. Other differences between the vectors then get more weight.
@@ -82,9 +82,9 @@ class Background:
             rows: The vectors, as an array of shape (n_vectors, n_dimensions).
 
         Returns:
-            Array of the same shape: the rows times (I + β/λ · BᵀB)⁻¹. B contains the background vectors, β is their
-            weight and λ the penalty of the ridge regression. Without background documents, the rows are returned
-            unchanged.
+            Array of the same shape. Let B be the matrix of the background vectors, β their weight in the ridge
+            regression, and λ its penalty. The result is the rows times (I + β/λ · BᵀB)⁻¹. Without background documents,
+            the rows are returned unchanged.
         """
         return np.asarray(rows - (rows @ self._factor.T) @ self._factor) if len(self.vectors) else rows
 
@@ -95,7 +95,8 @@ class RidgeRegression:
 
     Attributes:
         vectors: The vectors of the judged documents, scaled to unit length, shape (n_documents, n_dimensions).
-        shrunk: The same vectors after :meth:`Background.shrink`, which damps directions that are common in the index.
+        shrunk: The same vectors after :meth:`Background.shrink_common_directions`, which damps directions that are
+            common in the index.
         grades: The sign (positive for relevant documents) and weight of each judgement, shape (n_documents,). No grade
             is 0.
     """
@@ -108,9 +109,9 @@ class RidgeRegression:
     def _solver(self) -> NDArray[np.float64]:
         """The inverse matrix of the ridge regression in dual form: (X Sᵀ + λ · diag(1 / |g|))⁻¹.
 
-        For n judged documents, X contains their vectors, S their vectors after :meth:`Background.shrink`, and g their
-        relevance grades. λ is the ridge penalty. The matrix has the shape (n, n). The dual form is used because there
-        are far fewer judged documents than dimensions.
+        The rows of X are the vectors of the n judged documents. The rows of S are the same vectors after
+        :meth:`Background.shrink_common_directions`. g contains the relevance grades, and λ is the ridge penalty. The
+        matrix has the shape (n, n). The dual form is used because there are far fewer judged documents than dimensions.
         """
         kernel = self.vectors @ self.shrunk.T
         return np.asarray(np.linalg.inv(kernel + np.diag(RIDGE_PENALTY / np.abs(self.grades))))

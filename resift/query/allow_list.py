@@ -119,7 +119,7 @@ class _Check:
             BadInput: If the value, or a value inside it, has the wrong JSON type or is out of range.
             TextTooLong: If a text is too long, or the request exceeds another bound on its size.
         """
-        self._count("values", path)
+        self._add_to_counter("values", path)
         shapes, kind = _shapes_by_type(shape), _json_type(value)
         if kind not in shapes:
             raise BadInput(f"{path} is not {_describe_shapes(shapes)}", value=value, expected=_describe_shapes(shapes))
@@ -145,10 +145,10 @@ class _Check:
         longest = self._bounds[_LENGTH_BOUNDS.get(shape, _ANY_LENGTH_BOUND)]
         if len(text) > longest:
             raise TextTooLong(f"{path} has {len(text)} characters", value=len(text), expected=f"at most {longest}")
-        self._count("characters of all texts", path, len(text))
+        self._add_to_counter("characters of all texts", path, len(text))
         if shape in _EXPENSIVE:
-            self._count("patterns", path)
-            self._count("characters of all patterns", path, len(text))
+            self._add_to_counter("patterns", path)
+            self._add_to_counter("characters of all patterns", path, len(text))
         brackets = text.count("(")
         if brackets > _BRACKET_BOUNDS.get(shape, brackets):
             expected = f"at most {_BRACKET_BOUNDS[shape]} opening brackets"
@@ -156,7 +156,7 @@ class _Check:
 
     def _check_list(self, items: list[Any], shape: Shape, path: str) -> None:
         if shape == "number" and {int, float}.issuperset(map(type, items)):
-            self._count("values", path, len(items))  # a vector, whose numbers need no check
+            self._add_to_counter("values", path, len(items))  # a vector, whose numbers need no check
             return
         for position, item in enumerate(items):
             self.check_value(item, shape, f"{path}[{position}]")
@@ -167,14 +167,14 @@ class _Check:
         The arguments and the errors are those of :meth:`check_value`.
         """
         level, buckets = f"{_COUNTED.get(shape, 'other')} levels", self._buckets
-        self._count(level, path)
+        self._add_to_counter(level, path)
         self._count_object(value, shape, path)
         keys = _allowed_keys(shape)
         self._check_keys(value, shape, path)
         if "fuzziness" in value and "query" in keys:
             keys = {**keys, "query": "query string text"}  # each of its words may match many others
         for name, inner in value.items():
-            self._count("characters of all texts", path, len(name))
+            self._add_to_counter("characters of all texts", path, len(name))
             is_field = shape not in _LABELLED and name in read_allow_list()["refused names"]
             inner_shape = keys.get(name, None if is_field else keys.get("*"))
             if inner_shape is None:
@@ -203,11 +203,11 @@ class _Check:
         """
         if shape == "aggregation":
             self._buckets *= _bucket_count(value)
-            self._count("buckets", path, self._buckets)
-        self._count(shape, path)
+            self._add_to_counter("buckets", path, self._buckets)
+        self._add_to_counter(shape, path)
         self.max_hits = min(self.max_hits, read_allow_list()["hit counts"].get(shape, self.max_hits))
         if shape in _COUNTED:
-            self._count(f"{_COUNTED[shape]}s", path)
+            self._add_to_counter(f"{_COUNTED[shape]}s", path)
 
     def _check_keys(self, value: Mapping[str, Any], shape: Shape, path: str) -> None:
         """Check that a clause has exactly one key, and that an object has the key that its shape requires.
@@ -231,7 +231,7 @@ class _Check:
                 f"{path} has no {required}", value=f"{path}.{required}", expected=_allowed_keys(shape)[required]
             )
 
-    def _count(self, name: str, path: str, count: int = 1) -> None:
+    def _add_to_counter(self, name: str, path: str, count: int = 1) -> None:
         """Add to a counter, and raise ``TextTooLong`` if the total exceeds the bound in the allow-list.
 
         Args:

@@ -140,16 +140,17 @@ class Query:
             return None
         return TextQuery(must[0].raw, as_list(settings.get("filter")), as_list(settings.get("must_not")))
 
-    def is_sorted_by_score(self, only_first: bool = False) -> bool:
+    def is_sorted_by_score(self, allow_further_criteria: bool = False) -> bool:
         """Return whether the search sorts its hits by score, best first.
 
         Args:
-            only_first: Accept further sort criteria after the score. By default, the score must be the only criterion,
-                because OpenSearch does not rescore a search with several sort criteria.
+            allow_further_criteria: Whether the search may have further sort criteria after the score. By default, the
+                score must be the only criterion, because OpenSearch does not rescore a search with several sort
+                criteria.
         """
         sort = self.body.get("sort")
         criteria = sort if isinstance(sort, list) else [] if sort is None else [sort]
-        if len(criteria) > 1 and not only_first:
+        if len(criteria) > 1 and not allow_further_criteria:
             return False
         return all(criterion in _BEST_SCORE_FIRST for criterion in criteria[:1])
 

@@ -247,11 +247,13 @@ def split_source_option(spec: Any) -> tuple[list[str], list[str]]:
     if spec is None or isinstance(spec, bool):
         return [], []
     if not isinstance(spec, Mapping):
-        return _patterns("includes", spec), []
-    return _patterns("includes", spec.get("includes") or []), _patterns("excludes", spec.get("excludes") or [])
+        return _read_patterns("includes", spec), []
+    return _read_patterns("includes", spec.get("includes") or []), _read_patterns(
+        "excludes", spec.get("excludes") or []
+    )
 
 
-def _patterns(part: str, value: Any) -> list[str]:
+def _read_patterns(part: str, value: Any) -> list[str]:
     """Convert the ``includes`` or ``excludes`` of a ``_source`` option to a list of patterns.
 
     Args:

@@ -259,7 +259,7 @@ class SemanticClause(Clause):
 
 
 class VectorClause(SemanticClause):
-    """A ``knn`` or ``neural`` clause."""
+    """A ``knn`` or ``neural`` clause, which ranks documents by the similarity of their vectors to a query vector."""
 
     __slots__ = ()
     scoring_role = Role.VECTOR
@@ -297,7 +297,7 @@ class ScriptedVectorClause(VectorClause):
 
 
 class SparseClause(SemanticClause):
-    """A ``neural_sparse`` clause."""
+    """A ``neural_sparse`` clause, which ranks documents by the weights of tokens that they share with the query."""
 
     __slots__ = ()
     scoring_role = Role.SPARSE

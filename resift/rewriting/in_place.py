@@ -55,10 +55,11 @@ _UNKNOWN_TOPIC_SEPARATION = 0.5
 
 
 def rewrite_in_place(query: Query, knowledge: Knowledge, options: Options) -> Rewritten:
-    """Rewrite the clauses of a query, mostly of a query that ranks by vectors or sparse tokens.
+    """Rewrite the clauses of a query instead of adding rescore stages to the search body.
 
-    The query vectors and query tokens in the clauses are moved towards the relevant documents of the session. Text
-    clauses get expansion words (words learned from relevant documents). A rescore stage is added only to demote judged
+    This is for queries that rank by vectors or sparse tokens, and for text searches that OpenSearch cannot rescore. The
+    query vectors and query tokens in the clauses are moved towards the relevant documents of the session. Text clauses
+    get expansion words (words learned from relevant documents). A rescore stage is added only to demote judged
     documents.
 
     Args:
@@ -72,7 +73,7 @@ def rewrite_in_place(query: Query, knowledge: Knowledge, options: Options) -> Re
     rewriter = _ClauseRewriter(query, knowledge, options)
     notes = rewriter.notes
     has_threshold = query.body.get("min_score") is not None
-    is_ranked = query.is_sorted_by_score(only_first=True)
+    is_ranked = query.is_sorted_by_score(allow_further_criteria=True)
     if not rewriter.may_add_clauses:
         return _unchanged_result(query, knowledge, options, [Note(Outcome.TOO_MANY_CLAUSES)])
     if is_ranked and not has_threshold:
@@ -210,7 +211,7 @@ class _ClauseRewriter:
         self._moves = self._moved_clauses()
         self._texts = list(self._text_clauses(query.root))
         self._clause_count = knowledge.clause_counter.count_clauses(query.root) + self._added_clause_count()
-        self._word_count = self._words_per_text()
+        self._word_count = self._words_per_text_clause()
 
     @property
     def may_add_clauses(self) -> bool:
@@ -249,7 +250,7 @@ class _ClauseRewriter:
         sparse = sum(isinstance(clause, SparseClause) for clause in self._moves)
         return 1 + lists * self._knowledge.document_clause_count + sparse * MAX_ADDED_TOKENS
 
-    def _words_per_text(self) -> int:
+    def _words_per_text_clause(self) -> int:
         """Return the number of expansion words to add to each text clause of the query.
 
         Expansion words are words that the session learned from relevant documents. The number is limited, because

@@ -77,7 +77,7 @@ def rewrite_rescored(query: Query, knowledge: Knowledge, options: Options) -> Re
     rewriter = _TextSearchRewriter(query, knowledge, options)
     obstacle = rescore_obstacle(query, options.scroll)
     if obstacle is not None:
-        body = rewriter.body_with_words_in_query(is_ranked=query.is_sorted_by_score(only_first=True))
+        body = rewriter.body_with_words_in_query(is_ranked=query.is_sorted_by_score(allow_further_criteria=True))
         notes = [Note(obstacle), *rewriter.notes]
         return Rewritten(body=body or query.body, outcome=obstacle, knowledge=knowledge, options=options, notes=notes)
     body = rewriter.body_with_rescore_stages()
@@ -120,7 +120,7 @@ class _TextSearchRewriter:
         self._has_min_score = query.body.get("min_score") is not None
         may_widen = options.widen and not self._has_min_score and self.may_change_query
         self._text_query = query.text_query if may_widen else None
-        self._plan_words(_word_fields(query, knowledge))
+        self._plan_words(_expansion_word_fields(query, knowledge))
         self._plan_documents()
 
     def _plan_words(self, fields: Sequence[str]) -> None:
@@ -231,19 +231,19 @@ class _TextSearchRewriter:
         if not self.may_change_query:
             stages = rescore_stages(self._body, marked_stages(new_stages))
             return {**self._body, "rescore": stages} if new_stages else None
-        body = {**self._body, "query": self._widened_query()}
+        body = {**self._body, "query": self._rewritten_query()}
         if self._highlighted is not self._raw:
             body |= highlight_section(self._body, self._highlighted)
         stages = rescore_stages(self._body, new_stages)
         return {**body, "rescore": stages} if stages else body
 
-    def _widened_query(self) -> Body:
+    def _rewritten_query(self) -> Body:
         """Return the query for the rewritten search.
 
-        If the options allow it, the query also matches documents that lack the original words. These documents match
-        related words, expansion words from relevant documents, or a k-NN search. Otherwise, the query matches the same
-        documents as the original query. If the original query has enough hits, expansion words match no further
-        documents, and only add to the scores of its hits.
+        If the options allow it, the query is widened: it also matches documents that lack the original words. These
+        documents contain related words or expansion words (words learned from relevant documents), or a k-NN search
+        finds them. Otherwise, the query matches the same documents as the original query. If the original query has
+        enough hits, expansion words match no further documents, and only add to the scores of its hits.
 
         In all cases, the query contains a clause that marks it as rewritten. Judged documents are excluded if the user
         wants to hide them.
@@ -358,13 +358,12 @@ class _TextSearchRewriter:
         return factors + [constant_score(documents, factor) for documents, factor in self._score_factors]
 
 
-def _word_fields(query: Query, knowledge: Knowledge) -> Sequence[str]:
+def _expansion_word_fields(query: Query, knowledge: Knowledge) -> Sequence[str]:
     """Return the fields in which expansion words (words learned from relevant documents) are searched.
 
-    If the result is empty, all fields are searched.
-
-    With vectors, these are all text fields, whose texts the vectors represent. Without vectors, these are the fields
-    that the query itself searches.
+    If the index has vectors of Resift, these are all text fields, because the vectors represent the texts of all of
+    them. Otherwise, these are the fields that the query itself searches. If the result is empty, all fields are
+    searched.
 
     Args:
         query: The parsed search body.

@@ -223,10 +223,9 @@ class Answer:
         return {**self.result.response, "resift": self.resift}
 
     def json(self) -> bytes | None:
-        """Return the response as JSON bytes, if the engine's response has not been parsed yet.
+        """Return the response as JSON bytes, or None if the engine's response has already been parsed.
 
-        The details about the ranking are inserted without parsing the JSON, which is faster. If the engine's response
-        has been parsed, None is returned.
+        The details about the ranking are inserted into the engine's JSON without parsing it, which is faster.
         """
         text = self.result.text
         if text is None:

@@ -92,6 +92,8 @@ def open_session_store(url: str, index: str) -> SessionStore:
 def open_review_store(url: str, index: str) -> SessionStore:
     """Open the store of document reviews, which is separate from the store of sessions.
 
+    In a review, people judge documents until most of the relevant documents of an index are found.
+
     Reviews are stored in the index ``<index>-reviews`` of a cluster, or in a file whose name ends with ``-reviews.db``.
     Writes to the file survive a power failure.
 

@@ -24,7 +24,7 @@ from resift.service.bodies import Search, is_query_clause
 from resift.sessions.clicks import Clicks
 from resift.sessions.quotas import Quotas
 from resift.sessions.sessions import MAX_QUERY, SessionCaller
-from resift.sessions.trials import ShownPage, Trial, Trials, evaluate_trial, team_draft
+from resift.sessions.trials import ShownPage, Trial, Trials, evaluate_trial, interleave_by_team_draft
 
 log = logging.getLogger(__name__)
 _CACHE_SECONDS = 5.0
@@ -145,13 +145,13 @@ class InterleavedSearches:
         Returns:
             The page in the format of a UBI query, for :meth:`_write_page`.
         """
-        first = _first_page(search, page.stop)
+        first = _search_for_top_hits(search, page.stop)
         in_session = run(first) if page.start else answer
         plain = run(structs.replace(first, session=None, reasons=False, facets=[]))
         plain_hits = {hit_key(hit): hit for hit in plain.result.hits}
         session_hits = {hit_key(hit): hit for hit in in_session.result.hits}
         client = str(search.session)
-        teams = team_draft(list(plain_hits), list(session_hits), f"{trial.id}:{client}:{search.query}")
+        teams = interleave_by_team_draft(list(plain_hits), list(session_hits), f"{trial.id}:{client}:{search.query}")
         shown = list(teams)[page]
         answer.result.response["hits"]["hits"] = [session_hits.get(key) or plain_hits[key] for key in shown]
         answer.resift["interleaved"] = True
@@ -218,7 +218,7 @@ def _page_range(search: Search) -> slice | None:
     return slice(start, start + size)
 
 
-def _first_page(search: Search, size: int) -> Search:
+def _search_for_top_hits(search: Search, size: int) -> Search:
     """Return a copy of a search that requests the top hits instead of a later page.
 
     Args:

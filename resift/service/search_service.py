@@ -4,7 +4,7 @@
 through three of its methods:
 
 1. ``search`` checks the search and makes its body.
-2. ``rewritten`` loads the knowledge of the session, and rewrites the body.
+2. ``rewrite_search`` loads the knowledge of the session, and rewrites the body.
 3. ``_answer`` runs the rewritten body, and adds details to the hits.
 """
 
@@ -394,7 +394,7 @@ class SearchService:
         late = self.served_reranker.get(search.method, info) if options.text else None
         by_words = search.method == "dynamax" and bool(options.text)
         try:
-            rewritten = self.rewritten(info, query, options, search.headers, without_vectors=by_words)
+            rewritten = self.rewrite_search(info, query, options, search.headers, without_vectors=by_words)
         except Exception as error:
             return self._original_answer(parsed, error, "rewriting failed")
         try:
@@ -468,7 +468,7 @@ class SearchService:
             check_limits("body", query.body, self.config.max_text)
             options = read_options(query)
             options = structs.replace(options, scroll=options.scroll or is_scroll)
-            rewritten = self.rewritten(info, query, options, headers)
+            rewritten = self.rewrite_search(info, query, options, headers)
         except ResiftError as error:
             return body, Outcome.FAILED, Outcome.FAILED.english.format(error.message)
         except Exception as error:
@@ -477,7 +477,7 @@ class SearchService:
         is_unchanged = rewritten.body is query.body
         return body if is_unchanged else rewritten.body, rewritten.outcome, rewritten.reason
 
-    def rewritten(
+    def rewrite_search(
         self, info: IndexInfo, query: Query, options: Options, headers: Headers = None, without_vectors: bool = False
     ) -> Rewritten:
         """Rewrite a search according to the judgements in its session and the clicks of its user.
@@ -496,12 +496,12 @@ class SearchService:
             BadInput: If the session id is malformed.
             ResiftError: If the engine failed.
         """
-        knowledge = self._knowledge(info, query, options, headers)
+        knowledge = self._load_knowledge(info, query, options, headers)
         if without_vectors:
             knowledge = replace(knowledge, vector=None, mask=None)
         return rewrite(query, knowledge, self._with_defaults(info, options, knowledge))
 
-    def _knowledge(self, info: IndexInfo, query: Query, options: Options, headers: Headers) -> Knowledge:
+    def _load_knowledge(self, info: IndexInfo, query: Query, options: Options, headers: Headers) -> Knowledge:
         """Load everything that the rewriting of a search needs, such as judgements, document vectors and related words.
 
         Args:
@@ -582,7 +582,11 @@ class SearchService:
 
     @cached_property
     def dynamax(self) -> DynaMax:
-        """The DynaMax similarity of texts, with the word vectors of the model, or with the packaged word vectors."""
+        """An object that computes the DynaMax similarity of texts, a fuzzy similarity of their word vectors.
+
+        The word vectors are those of the model, or the vectors that come with Resift (see
+        :meth:`SampledWords.word_vectors`).
+        """
         return DynaMax(self.words.word_vectors())
 
     def _dynamax_reranking(self, options: Options, rewritten: Rewritten) -> Reranking:
@@ -624,7 +628,7 @@ class SearchService:
         moved_field = rewritten.moved_field
         vector_field = parsed.info.vector_field if moved_field is None else moved_field[0]
         result, *before = self._run_bodies(search, bodies, vector_field if needs_vectors else None)
-        facets = self._facets(parsed, bodies[0])
+        facets = self._count_facets(parsed, bodies[0])
         if needs_vectors:
             add_similarities(self.model, rewritten, result.hits, result.vectors)
         if reranking is not None:
@@ -663,7 +667,7 @@ class SearchService:
         search, query = parsed.search, parsed.query
         options = structs.replace(rewriting_options(search, query), session=None, client=None)
         has_no_vector = rewritten.knowledge.vector is None
-        before = self.rewritten(parsed.info, query, options, search.headers, without_vectors=has_no_vector)
+        before = self.rewrite_search(parsed.info, query, options, search.headers, without_vectors=has_no_vector)
         body = _marked_if_unchanged(query, before)
         # In place, there is no window. The scores of a ``hybrid`` query depend on the number of requested hits.
         window_size = 0 if rewritten.in_place else rewritten.options.window_size
@@ -686,7 +690,7 @@ class SearchService:
             return self.engine.search_all(search.index, bodies, vector_field, search.headers)
         return [self.engine.search(search.index, bodies[0], vector_field, headers=search.headers)]
 
-    def _facets(self, parsed: ParsedSearch, body: Body) -> dict[str, Any]:
+    def _count_facets(self, parsed: ParsedSearch, body: Body) -> dict[str, Any]:
         """Count the values of the requested facet fields among all hits of a search.
 
         Args:

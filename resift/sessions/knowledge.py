@@ -257,7 +257,7 @@ class KnowledgeLoader:
             patience = _PATIENCE_OF_PIPELINES if options.through_cluster else _PATIENCE
             if self._loaded.get(key) is None and not self.loader.run_and_wait(key, work, patience):
                 judgements, notes, is_read = [], [*notes, "the session is still being loaded"], False
-        knowledge = self._knowledge(search, judgements)
+        knowledge = self._load_knowledge(search, judgements)
         return replace(knowledge, lacks_session=not is_read, notes=[*notes, *knowledge.notes])
 
     def warm_caches(self, info: IndexInfo, options: Options, needs: RequiredData, headers: Headers = None) -> None:
@@ -284,10 +284,10 @@ class KnowledgeLoader:
             search: A search in the session.
             judgements: The relevance judgements of the session.
         """
-        self._knowledge(search, judgements)
+        self._load_knowledge(search, judgements)
         self._loaded.put(search.cache_key(judgements), True)
 
-    def _knowledge(self, search: _SessionSearch, judgements: Sequence[Judgement]) -> Knowledge:
+    def _load_knowledge(self, search: _SessionSearch, judgements: Sequence[Judgement]) -> Knowledge:
         """Return the data with which a search is rewritten, such as the moved query vector and the expansion words.
 
         Args:

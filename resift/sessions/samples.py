@@ -60,7 +60,7 @@ class BackgroundSampler:
         self._failures: TtlCache[bool] = TtlCache(_CACHED_FAILURES, _FAILURE_SECONDS, clock)
 
     def draw(self, info: IndexInfo, headers: Headers = None, field: str | None = None) -> Background:
-        """Return the vectors of up to 300 random documents.
+        """Return the vectors of up to 300 random documents of an index.
 
         Args:
             info: The names and fields of the index.

@@ -317,7 +317,7 @@ class Sessions:
             judgements = session.effective_judgements
             yield from ((session.id, judgement) for judgement in judgements if judgement.index == index)
 
-    def all(self) -> Iterator[StoredSession]:
+    def all_of_caller(self) -> Iterator[StoredSession]:
         """Return an iterator over all sessions that the current caller may use, in no particular order.
 
         Expired sessions are left out.

@@ -400,7 +400,7 @@ def _clicked_page(document: str, at: float, pages: Sequence[ShownPage]) -> Shown
     return before[-1] if before else next((page for page in having if at < page.at <= at + CLOCK_TOLERANCE), None)
 
 
-def team_draft(first: Sequence[K], second: Sequence[K], seed: str) -> dict[K, bool | None]:
+def interleave_by_team_draft(first: Sequence[K], second: Sequence[K], seed: str) -> dict[K, bool | None]:
     """Interleave two rankings by team-draft interleaving.
 
     Both rankings take turns in picking their best remaining hit. In each round, both rankings pick a hit, and the
@@ -418,7 +418,7 @@ def team_draft(first: Sequence[K], second: Sequence[K], seed: str) -> dict[K, bo
 
     Source: Radlinski, Kurup and Joachims (2008).
 
-    >>> team_draft("abcd", "abdc", "any")
+    >>> interleave_by_team_draft("abcd", "abdc", "any")
     {'a': None, 'b': None, 'd': True, 'c': False}
     """
     common = [hit for hit, _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))]

@@ -366,7 +366,7 @@ class ReplayedSearch:
             body.pop(name, None)
         parsed = parse(body)
         options = structs.replace(rewriting_options(search, parsed), client=client)
-        return service.rewritten(info, parsed, options).body
+        return service.rewrite_search(info, parsed, options).body
 
     def _body_of(self, text: str) -> Any:
         """Return the search body of this object for a query.

@@ -126,7 +126,7 @@ def test_a_corrupt_stored_session_causes_no_server_error(client: FlaskClient) ->
         statuses.add(client.post("/v1/feedback", json=mark).status_code)
         assert statuses <= {200, 400, 404, 409}, stored
         sessions: Sessions = client.application.extensions["resift"].sessions
-        assert {"good"} <= {session.id for session in sessions.all()} <= {"good", "bad"}
+        assert {"good"} <= {session.id for session in sessions.all_of_caller()} <= {"good", "bad"}
         assert ("good", "army") in {(id, one.document) for id, one in sessions.judgements("docs")}
         assert client.delete("/v1/sessions/bad").status_code == 200
         assert client.get("/v1/sessions/bad").status_code == 404
@@ -148,7 +148,7 @@ def test_a_damaged_session_is_named_and_deleted(client: FlaskClient, caplog: pyt
         error = answer.get_json()["error"]
         assert (answer.status_code, error["code"], error["value"]) == (409, "session_damaged", "bad")
     caplog.set_level(logging.WARNING)
-    assert [session.id for session in client.application.extensions["resift"].sessions.all()] == ["good"]
+    assert [session.id for session in client.application.extensions["resift"].sessions.all_of_caller()] == ["good"]
     assert "a damaged session is ignored: session 'bad' is damaged" in caplog.messages
     assert client.delete("/v1/sessions/bad").status_code == 200
 
@@ -182,7 +182,7 @@ def test_damaged_rows_are_skipped(open_stores: Callable[[], SessionStore], store
     with closing(sqlite3.connect(store_url)) as db:
         db.execute(f"UPDATE session_log SET {damage} WHERE id = 'bad'")
         db.commit()
-    assert [session.id for session in sessions.all()] == ["good"]
+    assert [session.id for session in sessions.all_of_caller()] == ["good"]
     assert {id for id, _ in sessions.judgements("docs")} == {"good"}
     sessions.delete("bad")
     assert sessions.store.delete_index("docs") == 1

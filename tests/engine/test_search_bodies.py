@@ -67,4 +67,4 @@ def test_words_of_a_session_weigh_as_beside_the_words_that_are_asked_for(
     query = parse(body)
     options = rewriting_options(search, query)
     assert options.text == pasted  # by which marks for this very query are known
-    assert len(service.rewritten(info, query, options).knowledge.text.split()) == 100
+    assert len(service.rewrite_search(info, query, options).knowledge.text.split()) == 100

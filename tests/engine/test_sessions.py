@@ -172,7 +172,7 @@ def test_sessions_are_listed_to_whom_they_belong_until_they_expire(
     def listed() -> dict[str, set[str]]:
         found = {}
         for who[0] in callers:
-            found[who[0]] = {session.id for session in sessions.all()}
+            found[who[0]] = {session.id for session in sessions.all_of_caller()}
         return found
 
     for who[0] in ("a", "b"):

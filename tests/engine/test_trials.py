@@ -36,8 +36,8 @@ from resift.sessions.trials import (
     Trials,
     client_preferences,
     evaluate_trial,
+    interleave_by_team_draft,
     mean_preference,
-    team_draft,
 )
 
 HOUR = 3600.0
@@ -251,10 +251,10 @@ def test_a_client_decides_once_by_its_first_visit_that_tells() -> None:
 
 
 def test_teams_are_drawn_fairly_and_nothing_is_lost() -> None:
-    drafts = [team_draft("abcdef", "abfedc", str(seed)) for seed in range(400)]
+    drafts = [interleave_by_team_draft("abcdef", "abfedc", str(seed)) for seed in range(400)]
     assert all(sorted(draft) == list("abcdef") and draft["a"] is draft["b"] is None for draft in drafts)
     assert 140 < sum(list(draft)[2] == "f" for draft in drafts) < 260
-    assert list(team_draft("", "ab", "x").values()) == [True, True]
+    assert list(interleave_by_team_draft("", "ab", "x").values()) == [True, True]
 
 
 def test_an_interval_holds_at_any_time() -> None:

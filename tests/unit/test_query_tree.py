@@ -78,7 +78,7 @@ def assert_is_unchanged(body: dict[str, Any]) -> None:
         assert isinstance(clause.is_radial, bool)
     assert isinstance(query.is_malformed, bool)
     assert isinstance(query.root.is_rewritten, bool)
-    assert isinstance(query.is_sorted_by_score(only_first=True), bool)
+    assert isinstance(query.is_sorted_by_score(allow_further_criteria=True), bool)
     assert json.dumps(body) == before
 
 

@@ -40,8 +40,8 @@ def test_scores_are_the_products_of_idf_vectors() -> None:
     idf = np.log(4 / counts[:-1].sum(axis=0))
     # the length of a word counts each occurrence of an n-gram separately
     rows = counts[:-1] * idf / np.sqrt((counts[:-1] * idf**2).sum(axis=1, keepdims=True))
-    np.testing.assert_allclose(NgramIndex(words).scores("bananana"), rows @ (counts[-1] * idf), rtol=1e-5)
-    assert NgramIndex(words).scores("xyz").tolist() == [0, 0, 0]
+    np.testing.assert_allclose(NgramIndex(words).similarities("bananana"), rows @ (counts[-1] * idf), rtol=1e-5)
+    assert NgramIndex(words).similarities("xyz").tolist() == [0, 0, 0]
 
 
 def test_splitting_a_word_is_preferred_to_two_edits() -> None:
