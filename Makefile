@@ -167,12 +167,12 @@ sbom: .venv/release
 	$(RESIFT) -e .
 	touch $@
 
-# uv installs these 7 GB in about a minute. pip needs two to three minutes. uv does not read the configuration of pip: name
-# another package index by UV_DEFAULT_INDEX.
+# uv installs these 7 GB in about a minute. pip needs two to three minutes. uv does not read the configuration of pip, for
+# example the package index of a company. If uv fails, pip installs the packages.
 .venv/dev: .venv/core requirements.lock
 	mkdir -p build && $(call lines,uv) > build/uv.txt
 	$(LOCKED) build/uv.txt
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock || $(LOCKED) requirements.lock
 	touch $@
 
 .venv/release: .venv/core requirements-release.lock
