@@ -247,6 +247,6 @@ EQUIVALENT = {
     ): "a single document has a single clause",
     (
         "resift/rewriting/words.py",
-        "boosts = {word: round(weight * length, 5) for word, weight in weights.items()}",
+        "boosts = {word: round(weight * factor, 5) for word, weight in weights.items()}",
     ): "a further digit of a weight",
 }

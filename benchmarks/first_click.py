@@ -58,7 +58,7 @@ from resift.feedback.feedback import Feedback
 from resift.feedback.field_feedback import FieldFeedback, blend_queries, evidence_share
 from resift.feedback.ridge import Background
 from resift.rewriting.knowledge import LEXICAL_WORD_WEIGHT
-from resift.rewriting.words import query_length
+from resift.rewriting.words import query_word_norm
 from resift.sessions.samples import MAX_EXPANSION_WORDS, SMALLEST_WEIGHT
 from resift.text import FUNCTION_WORDS, bag_of_words, tokenize
 from resift.vectors.packaged import load_vectors
@@ -166,7 +166,7 @@ class Searched:
         """Return the scores that Resift's expansion words add to all documents, shape (N,)."""
         added = self.scores(self.terms(self._words(query, judged, way)))
         added[self.rows_of(judged, -1)] = 0
-        return LEXICAL_WORD_WEIGHT * query_length(self.queries[query]) * added
+        return LEXICAL_WORD_WEIGHT * query_word_norm(self.queries[query]) * added
 
     def _words(self, query: int, judged: Judged, way: str) -> dict[str, float]:
         bags = []

@@ -175,7 +175,8 @@ def with_options(body: dict[str, Any], **options: Any) -> dict[str, Any]:
         **options: The options by name. Options with the value None are left out.
 
     Returns:
-        A new search body with the options.
+        A new search body with the options. If there are no options, or the section ``ext`` is malformed, the result is
+        ``body`` itself.
 
     Raises:
         BadInput: If the body is not a dictionary.

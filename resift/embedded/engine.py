@@ -44,7 +44,7 @@ from resift.embedded.tables import (
     write_vector,
 )
 from resift.errors import CorruptEngine, EngineUnavailable, NotFound
-from resift.query.dsl import VECTOR_FIELD, Body, filter_source, is_resift_field, leaves
+from resift.query.dsl import VECTOR_FIELD, Body, filter_source, is_resift_field, leaf_values
 
 _PAGE = 500  # number of documents that are read together
 _FIELD_SAMPLE = 200  # number of documents that are inspected for the names of their fields
@@ -157,7 +157,7 @@ class SqliteEngine(Engine):
             index: The name of the index.
         """
         hits = self.sample(index, _FIELD_SAMPLE).hits
-        names = [name for hit in hits for name, _ in leaves(hit["_source"]) if not is_resift_field(name)]
+        names = [name for hit in hits for name, _ in leaf_values(hit["_source"]) if not is_resift_field(name)]
         return list(dict.fromkeys([*self.info(index).fields, *names]))
 
     def value_counts(

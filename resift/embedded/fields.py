@@ -13,7 +13,7 @@ from operator import ge, gt, le, lt
 from typing import Any
 
 from resift.errors import BadInput
-from resift.query.dsl import is_resift_field, leaves, values_of
+from resift.query.dsl import is_resift_field, leaf_values, values_of
 
 _MAX_VALUE = 256  # longer strings (in characters) are texts rather than exact values
 Scalar = str | int | float | bool
@@ -135,7 +135,7 @@ def exact_field_names(sources: Iterable[Mapping[str, Any]], texts: Collection[st
     """
     kinds: dict[str, bool] = {}
     for source in sources:
-        for name, value in leaves(source):
+        for name, value in leaf_values(source):
             kinds[name] = kinds.get(name, True) and _is_exact(value)
     return [name for name, exact in kinds.items() if exact and name not in texts and not is_resift_field(name)]
 

@@ -58,15 +58,15 @@ def explain(
 
 
 def _explain_mask(model: Model, feedback: Feedback) -> dict[str, list[dict[str, Any]]]:
-    """Return the dimensions of the vectors whose weights in the mask matter most.
+    """Return the dimensions of the vectors whose weights the mask changed most.
 
-    In the vectors of a bag of embedded words (BoEW), each dimension is a codeword. The words whose own vectors are
-    nearest to the unit vector of a dimension describe it. For a codeword, these are the words with the largest
-    memberships.
+    A mask contains a weight for each dimension. A dimension is described by the words whose own vectors are nearest to
+    its unit vector. In the vectors of a bag of embedded words (BoEW), each dimension is a codeword, and these are the
+    words with the largest memberships in the codeword.
 
-    Dimensions are ordered by the change of their weights times their size in the vectors of the judged documents (root
-    mean square). The size matters because the mask also changes the weights of dimensions that hardly occur in these
-    documents.
+    For each dimension, the change of its weight is multiplied by its root mean square in the vectors of the judged
+    documents. Dimensions are ordered by these products, because the mask also changes the weights of dimensions that
+    hardly occur in these documents.
 
     Args:
         model: The model of the document vectors.
@@ -178,7 +178,7 @@ def explain_moves(
     whose similarity falls least then move up.
 
     Args:
-        feedback: The part of the feedback that applies to the search, from :meth:`Feedback.scoped`.
+        feedback: The part of the feedback that applies to the search, from :meth:`Feedback.scoped_to_query`.
         judged: The judged documents from which the feedback was learned.
         vectors: Vectors of the hits, shape (n, K).
         moved: Number of ranks that the session moved each hit up, shape (n,). Negative for hits that moved down.

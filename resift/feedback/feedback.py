@@ -103,7 +103,7 @@ class Feedback:
         return cls(
             vectors=unit_rows(np.concatenate([relevant, irrelevant])),
             grades=signs if grades is None else np.asarray(grades, np.float64),
-            mask=_mask_of(method, relevant, irrelevant),
+            mask=_mask_from_method(method, relevant, irrelevant),
             bags=tuple(bags) if method.expands else (),
             positions=tuple(range(len(signs))),
             method=method,
@@ -166,7 +166,7 @@ class Feedback:
         return Feedback(
             vectors=units,
             grades=grades,
-            mask=_mask_of(self.method, units[grades > 0], units[grades < 0]),
+            mask=_mask_from_method(self.method, units[grades > 0], units[grades < 0]),
             positions=tuple(self.positions[row] for row in rows),
             method=replace(self.method, expands=False),
             background=background,
@@ -226,7 +226,7 @@ class Feedback:
             known_share += (known_to_documents - known_share) * learned
         return discount_alpha(weight, known_share, strength)
 
-    def scoped(
+    def scoped_to_query(
         self, query: NDArray[Any], background: NDArray[Any], text: str = "", carried_weight: float = 1.0
     ) -> Feedback:
         """Return the part of the feedback that applies to a query.
@@ -263,7 +263,7 @@ class Feedback:
         refined = np.array([may_be and fits_refinement(query, text, bag) for may_be, query, bag in judged], bool)
         dependence = np.where(refined, 1.0, context_dependence(text))
         carried = carried_weight * SCOPE_WEIGHT * dependence * nearness
-        return self._weighted(np.where(is_for_query, 1.0, carried), is_for_query | refined)
+        return self._reweighted(np.where(is_for_query, 1.0, carried), is_for_query | refined)
 
     @cached_property
     def for_query(self) -> Feedback:
@@ -271,7 +271,7 @@ class Feedback:
 
         See :attr:`is_for_query`.
         """
-        return self._weighted(np.array(self.is_for_query, float)) if self.is_for_query else self
+        return self._reweighted(np.array(self.is_for_query, float)) if self.is_for_query else self
 
     def _is_judged_for(self, text: str) -> NDArray[np.bool_]:
         """Return which of the judgements were made for a query.
@@ -289,7 +289,7 @@ class Feedback:
             return np.zeros(len(self.grades), bool)
         return np.array([is_same_query(query, text) for query in self.queries])
 
-    def _weighted(self, weights: NDArray[Any], is_for_query: NDArray[np.bool_] | None = None) -> Feedback:
+    def _reweighted(self, weights: NDArray[Any], is_for_query: NDArray[np.bool_] | None = None) -> Feedback:
         """Return a copy of this feedback in which the weight of each judgement is multiplied by a factor.
 
         Judgements with the factor 0 are removed.
@@ -363,7 +363,7 @@ class Feedback:
             return self.for_query.transform_query(query)
         if not self.method.ridge or not len(self.grades):
             return np.asarray(query, np.float32)
-        return self._regression.move(query)
+        return self._regression.move_query(query)
 
     @cached_property
     def expansion_terms(self) -> dict[str, float]:
@@ -379,7 +379,7 @@ class Feedback:
         return carried_terms(self.bags, self.grades, self.is_for_query) if self.is_for_query else {}
 
 
-def _mask_of(method: Method, relevant: NDArray[Any], irrelevant: NDArray[Any]) -> Floats:
+def _mask_from_method(method: Method, relevant: NDArray[Any], irrelevant: NDArray[Any]) -> Floats:
     """Return the mask that a method learns from document vectors, as an array of shape (n_dimensions,).
 
     The mask contains a weight for each dimension. If the method learns no mask, all weights are 1.

@@ -107,11 +107,12 @@ class RidgeRegression:
 
     @cached_property
     def _solver(self) -> NDArray[np.float64]:
-        """The inverse matrix of the ridge regression in dual form: (X Sᵀ + λ · diag(1 / |g|))⁻¹.
+        """The inverse matrix that solves the ridge regression in its dual form, of shape (n, n) for n judged documents.
 
-        The rows of X are the vectors of the n judged documents. The rows of S are the same vectors after
-        :meth:`Background.shrink_common_directions`. g contains the relevance grades, and λ is the ridge penalty. The
-        matrix has the shape (n, n). The dual form is used because there are far fewer judged documents than dimensions.
+        Let the rows of X be the vectors of the judged documents, and the rows of S the same vectors after
+        :meth:`Background.shrink_common_directions`. With the relevance grades g and the ridge penalty λ, the matrix is
+        (X Sᵀ + λ · diag(1 / |g|))⁻¹. The dual form is used because there are far fewer judged documents than
+        dimensions.
         """
         kernel = self.vectors @ self.shrunk.T
         return np.asarray(np.linalg.inv(kernel + np.diag(RIDGE_PENALTY / np.abs(self.grades))))
@@ -120,14 +121,14 @@ class RidgeRegression:
         """Return the direction that best separates relevant from irrelevant documents.
 
         The regression predicts 1 for relevant and -1 for irrelevant documents. The direction is the same for all
-        queries. To move a query vector, use :meth:`move`.
+        queries. To move a query vector, use :meth:`move_query`.
 
         Returns:
             Float32 array of shape (n_dimensions,).
         """
         return np.asarray(self.shrunk.T @ (self._solver @ np.sign(self.grades)), np.float32)
 
-    def move(self, query: NDArray[Any]) -> Floats:
+    def move_query(self, query: NDArray[Any]) -> Floats:
         """Move a query vector towards relevant and away from irrelevant documents.
 
         Args:

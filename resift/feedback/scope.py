@@ -68,7 +68,7 @@ def fits_refinement(earlier_query: str, query: str, document_words: Collection[s
     >>> fits_refinement("music player", "video player", ["video"])
     False
     """
-    earlier, current = _stems(earlier_query), _stems(query)
+    earlier, current = _content_stems(earlier_query), _content_stems(query)
     if not (earlier and current and (earlier <= current or current <= earlier)):
         return False
     added = current - earlier
@@ -78,7 +78,7 @@ def fits_refinement(earlier_query: str, query: str, document_words: Collection[s
 
 
 @lru_cache(1 << 12)
-def _stems(text: str) -> frozenset[str]:
+def _content_stems(text: str) -> frozenset[str]:
     """Return the stems of a query's content words, which are all words except function words such as "the"."""
     return frozenset(map(stem, bag_of_words(text)))
 

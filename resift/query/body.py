@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from resift.errors import BadInput
 from resift.query.dsl import Body
 from resift.query.kinds import HYBRID_KIND
-from resift.query.text import text_of
+from resift.query.text import searched_text
 from resift.query.tree import HybridClause, as_list, parse_clause
 from resift.query.wrappers import decode_wrapper
 
@@ -56,7 +56,7 @@ class Query:
     @cached_property
     def text(self) -> str:
         """The text that the query searches for, or "" if the query has no text, such as a ``match_all`` query."""
-        return text_of(self.root)
+        return searched_text(self.root)
 
     @property
     def is_rewritten(self) -> bool:

@@ -184,11 +184,11 @@ def filter_source(source: Body, spec: Any) -> Body | None:
     if spec is False:
         return None
     includes, excludes = split_source_option(spec)
-    filtered: Body = _filtered(source, "", includes, excludes)
+    filtered: Body = _filter_value(source, "", includes, excludes)
     return filtered
 
 
-def _filtered(value: Any, path: str, includes: Sequence[str], excludes: Sequence[str]) -> Any:
+def _filter_value(value: Any, path: str, includes: Sequence[str], excludes: Sequence[str]) -> Any:
     """Return the part of a JSON value that the patterns of a ``_source`` option select, or {} if they select nothing.
 
     List items from which nothing is selected are dropped, unless they were empty before.
@@ -202,7 +202,7 @@ def _filtered(value: Any, path: str, includes: Sequence[str], excludes: Sequence
     if not includes and not excludes:
         return value  # a vector has hundreds of items
     if isinstance(value, list):
-        pairs = [(item, _filtered(item, path, includes, excludes)) for item in value]
+        pairs = [(item, _filter_value(item, path, includes, excludes)) for item in value]
         return [part for item, part in pairs if part or part == item]
     if not isinstance(value, Mapping):
         return {} if includes else value
@@ -213,7 +213,7 @@ def _filtered(value: Any, path: str, includes: Sequence[str], excludes: Sequence
             continue
         is_included = not includes or _matches(name, includes)
         # All fields of an included object are included.
-        part = _filtered(inner, f"{name}.", () if is_included else includes, excludes)
+        part = _filter_value(inner, f"{name}.", () if is_included else includes, excludes)
         if is_included or part:
             included[key] = part
     return included
@@ -318,7 +318,7 @@ def is_compact_vector_field(field: str) -> bool:
     return field == COMPACT_FIELD or field.startswith(f"{COMPACT_FIELD}_")
 
 
-def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def leaf_values(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield a pair of dotted path and value for each string, number and boolean in a JSON value.
 
     List items have the path of their list. Nulls are skipped.
@@ -329,10 +329,10 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """
     if isinstance(value, Mapping):
         for name, inner in value.items():
-            yield from leaves(inner, f"{path}.{name}" if path else name)
+            yield from leaf_values(inner, f"{path}.{name}" if path else name)
     elif isinstance(value, list):
         for inner in value:
-            yield from leaves(inner, path)
+            yield from leaf_values(inner, path)
     elif value is not None:
         yield path, value
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from resift.query.text import text_of
+from resift.query.text import searched_text
 from resift.query.tree import Clause, boost_of
 
 # Negations in a query string: for simple_query_string anywhere, for query_string at the beginning of a group. They
@@ -77,7 +77,7 @@ def _query_string_always_scores(clause: Clause) -> bool:
     text: Any = clause.settings.get("query")
     if not isinstance(text, str) or "^0" in text:
         return False
-    return bool(text_of(clause)) and not _NEGATIONS[clause.kind or ""].search(text)
+    return bool(searched_text(clause)) and not _NEGATIONS[clause.kind or ""].search(text)
 
 
 _CHECKS: Mapping[str, Callable[[Clause], bool]] = {

@@ -27,7 +27,7 @@ _NO_WORDS = re.compile(rf"_exists_:\S+|{_FIELD}(?:[\[{{][^][{{}}]*[\]}}]|[<>]=?\
 _SYNTAX = re.compile(rf"{_FIELD}|\b(?:AND|OR|NOT)\b|[~^][\d.]+")
 
 
-def text_of(clause: Clause) -> str:
+def searched_text(clause: Clause) -> str:
     """Return the first text that a clause or a clause inside it searches for, or "" if there is none.
 
     This text represents the query: it is encoded as the query vector, and judgements are stored with it. Clauses are
@@ -40,9 +40,9 @@ def text_of(clause: Clause) -> str:
 
     >>> from resift.query.tree import parse_clause
     >>> query = {"bool": {"filter": [{"match": {"tag": "new"}}], "should": [{"match": {"title": "bush fire"}}]}}
-    >>> text_of(parse_clause(query))
+    >>> searched_text(parse_clause(query))
     'bush fire'
-    >>> text_of(parse_clause({"query_string": {"query": "title:(bush fire)^2 AND NOT state:NSW -sale"}}))
+    >>> searched_text(parse_clause({"query_string": {"query": "title:(bush fire)^2 AND NOT state:NSW -sale"}}))
     '(bush fire)'
     """
     if clause.role is Role.OPAQUE or clause.kind is None:
@@ -51,7 +51,7 @@ def text_of(clause: Clause) -> str:
         return _own_text(clause.kind, clause.settings)
     is_constant = clause.kind == _CONSTANT_KIND
     for name, parts in clause.parts.items():
-        text = next(filter(None, map(text_of, parts)), "") if is_constant or name not in _UNSEARCHED_PARTS else ""
+        text = next(filter(None, map(searched_text, parts)), "") if is_constant or name not in _UNSEARCHED_PARTS else ""
         if text:
             return text
     settings = {name: value for name, value in clause.settings.items() if name not in clause.parts}

@@ -40,11 +40,11 @@ from resift.rewriting.clauses import (
     with_scaled_scores,
 )
 from resift.rewriting.knowledge import LEXICAL_WORD_WEIGHT, Knowledge
-from resift.rewriting.moving import MovedClause, move_clause, without_documents
+from resift.rewriting.moving import MovedClause, move_clause, with_excluded_documents
 from resift.rewriting.obstacles import rescore_obstacle
 from resift.rewriting.options import Options
 from resift.rewriting.outcome import Note, Outcome, Rewritten, outcome_if_unchanged
-from resift.rewriting.words import addable_word_count, average_boosts, query_length, word_clauses
+from resift.rewriting.words import addable_word_count, average_boosts, query_word_norm, word_clauses
 
 # Expansion words keep this share of their scores in a ``hybrid`` query whose vectors do not distinguish topics, before
 # the number of judgements is taken into account.
@@ -346,7 +346,7 @@ class _ClauseRewriter:
             moved = MovedClause(clause.raw)
         changed = moved.clause
         if self._hides and self.judged:
-            changed = without_documents(changed, self.judged)
+            changed = with_excluded_documents(changed, self.judged)
         if not (in_hybrid and moved.bonus and self._relevant):
             return changed
         # Only documents that the clause finds get the bonus. A document that the bonus alone finds would have the
@@ -415,7 +415,7 @@ class _ClauseRewriter:
         if knowledge.expansion_words and not self._word_count:
             self.notes.append(Note(Outcome.TOO_MANY_CLAUSES))
         word_fields, mean_boost = average_boosts(fields)
-        length = LEXICAL_WORD_WEIGHT * mean_boost * query_length(knowledge.text)
+        length = LEXICAL_WORD_WEIGHT * mean_boost * query_word_norm(knowledge.text)
         return word_clauses(knowledge.expansion_words, word_fields, length)[: self._word_count]
 
     def _word_share(self) -> float:

@@ -115,7 +115,7 @@ def _encoding_obstacle(clause: SemanticClause, field: VectorField) -> Outcome:
     return Outcome.MODEL_UNAVAILABLE if is_named or clause.kind != "neural" else Outcome.MODEL_NOT_NAMED
 
 
-def without_documents(clause: Body, excluded: list[Body]) -> Body:
+def with_excluded_documents(clause: Body, excluded: list[Body]) -> Body:
     """Add a filter to a ``knn`` or ``neural`` clause that excludes some documents.
 
     Because the filter applies during the k-NN search, the clause still finds its ``k`` documents.

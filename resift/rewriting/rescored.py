@@ -46,7 +46,7 @@ from resift.rewriting.words import (
     addable_word_count,
     average_boosts,
     best_related_words,
-    query_length,
+    query_word_norm,
     related_word_clauses,
     word_clauses,
 )
@@ -135,7 +135,7 @@ class _TextSearchRewriter:
         """
         knowledge = self._knowledge
         word_fields, mean_boost = average_boosts(fields)
-        length = knowledge.word_weight * mean_boost * query_length(knowledge.text)
+        length = knowledge.word_weight * mean_boost * query_word_norm(knowledge.text)
         words = word_clauses(knowledge.expansion_words, word_fields, length)
         clauses_per_term = knowledge.clause_counter.clauses_per_word(fields)
         # A rescore stage is a query of its own. It does not contain the words of the original query.
@@ -193,8 +193,8 @@ class _TextSearchRewriter:
         ``judged="hide"``, the judged documents are excluded.
 
         This method handles indices with vectors of Resift, queries that may be widened or have no text clause, and
-        searches to which only hidden documents matter. Other searches for words get their words in each text clause, by
-        :func:`resift.rewriting.in_place.rewrite_in_place`.
+        searches that get no expansion words but hide judged documents. Other text searches get expansion words in each
+        text clause, by :func:`resift.rewriting.in_place.rewrite_in_place`.
 
         Args:
             is_ranked: Whether hits are ranked by their scores. If not, expansion words would have no effect, so they
@@ -212,7 +212,7 @@ class _TextSearchRewriter:
             factors = self._score_factors
         if not words and not factors and not self._hidden:
             return None
-        query = with_scaled_scores(self._with_unmoved_scaled(self._raw) if words else self._raw, factors)
+        query = with_scaled_scores(self._with_unaffected_scaled(self._raw) if words else self._raw, factors)
         body = {**self._body, "query": marked_bool(must=[query], should=words, must_not=self._hidden)}
         return body | highlight_section(self._body, self._highlighted)
 
@@ -298,7 +298,7 @@ class _TextSearchRewriter:
             return words
         return [bool_clause(should=words, must_not=self._without_words)]
 
-    def _with_unmoved_scaled(self, query: Body) -> Body:
+    def _with_unaffected_scaled(self, query: Body) -> Body:
         """Wrap a query so that documents that were judged for other queries keep their rank.
 
         Other documents gain score from expansion words. To compensate, the scores of the judged documents are

@@ -47,8 +47,8 @@ def knn_clauses(
 ) -> list[Body]:
     """Return the ``knn`` clause for the documents nearest to a vector, or an empty list if the vector is zero.
 
-    With a mask and ``cosine``, documents are ranked by their dot product with mask² ⊙ vector. It equals the dot product
-    of the masked document vector and the masked query vector.
+    With a mask and ``cosine``, documents are ranked by their dot product with mask² ⊙ vector, an elementwise product.
+    This dot product equals that of the masked document vector and the masked query vector.
 
     Args:
         similarity: ``cosine`` or ``jaccard``.

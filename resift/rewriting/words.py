@@ -12,11 +12,11 @@ from resift.query.tree import boost_of
 from resift.text import ANALYZER_STOP_WORDS, searchable_words
 
 
-def query_length(text: str) -> float:
+def query_word_norm(text: str) -> float:
     """Return the Euclidean norm of a query's word counts, or 1 if the query has no words.
 
-    The boosts of expansion words (words that a session adds to the query) are proportional to this length. Stop words
-    are not counted: they would make the length of a long question, and thereby the boosts, too large.
+    The boosts of expansion words (words that a session adds to the query) are proportional to this norm. Stop words are
+    not counted. They would make the norm of a long question, and thereby the boosts, too large.
 
     Args:
         text: The text of the query.
@@ -77,15 +77,15 @@ def average_boosts(fields: Sequence[str]) -> tuple[Sequence[str], float]:
     return list(dict.fromkeys(names)), sum(boosts) / len(names)
 
 
-def word_clauses(weights: Mapping[str, float], fields: Sequence[str], length: float = 1.0) -> list[Body]:
-    """Build a query clause for each word, boosted by the weight of the word times the length of the query.
+def word_clauses(weights: Mapping[str, float], fields: Sequence[str], factor: float = 1.0) -> list[Body]:
+    """Build a query clause for each word. Its boost is the weight of the word, multiplied by a common factor.
 
     Args:
         weights: The words and their weights.
         fields: The fields in which the words are searched. If empty, all fields are searched.
-        length: The length of the query, as returned by :func:`query_length`.
+        factor: The common factor of all boosts, which is proportional to :func:`query_word_norm` for expansion words.
     """
-    boosts = {word: round(weight * length, 4) for word, weight in weights.items()}
+    boosts = {word: round(weight * factor, 4) for word, weight in weights.items()}
     if len(fields) == 1 and not isinstance(fields[0], NestedField) and {"*", "^"}.isdisjoint(fields[0]):
         # In a single field, ``match`` does the same as ``multi_match``, and OpenSearch parses it faster.
         return [
@@ -120,10 +120,11 @@ def best_related_words(nearest: Mapping[str, Mapping[str, float]], max_words: in
 
 
 def related_word_clauses(related: Mapping[str, Mapping[str, float]], fields: Sequence[str]) -> list[Body]:
-    """Build a query clause for each query word that has related words, meaning index words of similar meaning.
+    """Build query clauses that find documents by related words, which are similar in meaning to words of the query.
 
-    A clause matches documents that contain a related word but not the query word itself. If a document contains several
-    related words, only the word with the highest score counts.
+    There is a clause for each query word that has related words. It matches documents that contain a related word but
+    not the query word itself. If a document contains several related words, only the word with the highest score
+    counts.
 
     Args:
         related: For each query word, its related words with their weights.

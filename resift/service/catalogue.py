@@ -79,7 +79,7 @@ class Catalogue:
         for name in dict.fromkeys([*names, *sorted(aliases)]):
             if not self.served.has(name) or len(listed) >= MAX_INDICES:
                 continue
-            count = self._readable_count(name, headers)
+            count = self._document_count_or_none(name, headers)
             if count is not None:
                 listed.append({"index": name, "documents": count})
         return listed
@@ -97,7 +97,7 @@ class Catalogue:
             only BM25. The keys ``card``, ``facets``, ``ranges``, ``facts`` and ``examples`` name the fields that the
             search page shows (see :class:`CardFields`).
         """
-        fields = self.fields(info, headers)
+        fields = self.card_fields(info, headers)
         return {
             "index": info.name,
             "indices": list(info.indices),
@@ -111,7 +111,7 @@ class Catalogue:
             "examples": list(fields.examples),
         }
 
-    def fields(self, info: IndexInfo, headers: Headers = None) -> CardFields:
+    def card_fields(self, info: IndexInfo, headers: Headers = None) -> CardFields:
         """Return the fields that the search page shows for an index, with some example queries.
 
         Args:
@@ -174,7 +174,9 @@ class Catalogue:
             headers: The caller's HTTP headers, which are passed on to the engine.
         """
         texts = [readable_text(source, info) for source in sources]
-        titles = [_title(source, fields) or title_of(text) for source, text in zip(sources, texts, strict=True)]
+        titles = [
+            _document_title(source, fields) or title_of(text) for source, text in zip(sources, texts, strict=True)
+        ]
         candidates = example_queries(titles, texts)
         clauses = [question_clause(query, info.fields) for query in candidates]
         totals = self.engine.document_counts(info.name, clauses, headers)
@@ -184,7 +186,7 @@ class Catalogue:
         distinct = (query for query in ranked if not any(map(query.startswith, {*ranked} - {query})))
         return tuple(distinct)[:MAX_EXAMPLES]
 
-    def _readable_count(self, index: str, headers: Headers) -> int | None:
+    def _document_count_or_none(self, index: str, headers: Headers) -> int | None:
         """Return the number of documents that the caller may read, or None if the index cannot be searched.
 
         For example, a closed index cannot be searched.
@@ -217,7 +219,7 @@ class Catalogue:
         return total
 
 
-def _title(source: Mapping[str, Any], fields: CardFields) -> str:
+def _document_title(source: Mapping[str, Any], fields: CardFields) -> str:
     """Return the title of a document, or "" if it has none.
 
     Args:

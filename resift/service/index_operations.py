@@ -77,7 +77,7 @@ def verify(
         indices=reports,
         not_checked={} if all_plain else skipped,
         in_order=all(report.is_correct for report in reports),
-        lines=_lines(reports, repair, skipped),
+        lines=_result_lines(reports, repair, skipped),
     )
 
 
@@ -111,7 +111,7 @@ def _verify_all(
     return reports
 
 
-def _lines(reports: Sequence[Verification], repaired: bool, skipped: Iterable[str]) -> list[str]:
+def _result_lines(reports: Sequence[Verification], repaired: bool, skipped: Iterable[str]) -> list[str]:
     """Describe the results of a check in English, for the terminal.
 
     Args:

@@ -180,7 +180,7 @@ class SearchService:
         return ServedIndex(info, is_named_in_settings, self.model)
 
     def info_or_none(self, index: str, headers: Headers = None, cached_only: bool = False) -> IndexInfo | None:
-        """Return the result of :meth:`info`, or None if the index cannot be read.
+        """Return the names, fields and settings of an index, or None if the index cannot be read. See :meth:`info`.
 
         Args:
             index: The name of the index or alias.
@@ -200,7 +200,7 @@ class SearchService:
         with suppress(ResiftError):
             info = self.info(self.config.index)
             self.words.get(info)
-            self.catalogue.fields(info)
+            self.catalogue.card_fields(info)
 
     def warm_session(self, session: str, index: str, query: str, headers: Headers = None) -> None:
         """Load in the background what the next search of a session needs, such as document counts of words.
@@ -374,7 +374,7 @@ class SearchService:
         query = parse(search_body(search, info, self.model.table.idf))
         answer = self._rewritten_answer(ParsedSearch(search=search, info=info, query=query))
         if search.documents == "card":
-            add_cards(answer.result.hits, self.catalogue.fields(info, search.headers), info.fields)
+            add_cards(answer.result.hits, self.catalogue.card_fields(info, search.headers), info.fields)
         if isinstance(search.query, str):
             correction = self.words.suggest_correction(search.query, info, search.headers, search.filter)
             if correction is not None:
@@ -554,11 +554,11 @@ class SearchService:
             window = max(window, _WIDENED_WINDOW) if is_widened else window
         if knn is None:
             knn = max(config.knn, _WIDENED_KNN if is_widened else 0)
-        alpha = self._alpha(info, options, knowledge.feedback)
+        alpha = self._similarity_weight(info, options, knowledge.feedback)
         # The configuration is for all indices, and some may have no HNSW index.
         return structs.replace(options, alpha=alpha, window=window, knn=knn if info.has_hnsw else 0)
 
-    def _alpha(self, info: IndexInfo, options: Options, feedback: Feedback | None) -> float:
+    def _similarity_weight(self, info: IndexInfo, options: Options, feedback: Feedback | None) -> float:
         """Return alpha, the weight of the vector similarity in the score of a hit, from 0 to 1.
 
         By default, the weight comes from the index or the model. It is then reduced if the model does not know all
@@ -704,7 +704,7 @@ class SearchService:
         if not search.facets:
             return {}
         query, info = body.get("query", {"match_all": {}}), self.info(search.index, search.headers)
-        ranges = self.catalogue.fields(info, search.headers).ranges
+        ranges = self.catalogue.card_fields(info, search.headers).ranges
         return {"facets": count_facets(self.engine, search.index, query, search.facets, ranges, search.headers)}
 
     def _ranking_details(self, rewritten: Rewritten, reranking: Reranking | None) -> dict[str, Any]:

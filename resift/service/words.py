@@ -262,7 +262,10 @@ class SampledWords:
                 tuple(known.setdefault(word, word) for word in dict.fromkeys(tokenize(text))) for text in texts
             ]
             frequency = Counter(word for document in documents for word in document)
-            speller, vocabulary = Speller(dict(frequency.most_common())), self._vocabulary(documents, info, headers)
+            speller, vocabulary = (
+                Speller(dict(frequency.most_common())),
+                self._build_vocabulary(documents, info, headers),
+            )
             words = IndexWords(speller, vocabulary, self.clock(), _distinct_titles(sources, info))
         except Exception as error:
             log.warning("no words of index %r were sampled: %r", info.name, error)
@@ -290,7 +293,7 @@ class SampledWords:
             hits = self.engine.sample(info.name, count, fields, headers=headers).hits
         return [hit.get("_source", {}) for hit in hits]
 
-    def _vocabulary(self, documents: Sequence[Sequence[str]], info: IndexInfo, headers: Headers) -> Vocabulary:
+    def _build_vocabulary(self, documents: Sequence[Sequence[str]], info: IndexInfo, headers: Headers) -> Vocabulary:
         """Build a vocabulary of the words in the sampled documents, with their vectors.
 
         Pairs of inflected forms, such as "charge" and "charged", are searched in the index. If most pairs have equal

@@ -131,9 +131,16 @@ def readable_text(source: Mapping[str, Any], info: IndexInfo) -> str:
 
 
 def _text_sources(source: Mapping[str, Any], info: IndexInfo) -> Mapping[str, tuple[str, ...]]:
-    """Return the fields with the texts of a document, each with the names by which queries search its text.
+    """Return the text fields of a document, each with the names by which queries search its text.
 
-    Without a mapping, the text fields are unknown. These are then all strings at the top level of the document.
+    If the mapping of the index is unknown, the fields with strings at the top level of the document are returned.
+
+    Args:
+        source: The ``_source`` of the document.
+        info: The names and fields of the index.
+
+    Returns:
+        A mapping from the path of each field in the document to the names.
     """
     return info.text_sources or {name: (name,) for name, value in source.items() if isinstance(value, str)}
 

@@ -122,7 +122,9 @@ def scoped_feedback(
     if learned is None:
         return None
     drawn = background()
-    scoped = learned.with_background(drawn).scoped(query.vector, drawn.vectors, query.text[:MAX_QUERY], carried)
+    scoped = learned.with_background(drawn).scoped_to_query(
+        query.vector, drawn.vectors, query.text[:MAX_QUERY], carried
+    )
     return scoped if scoped.evidence else None
 
 

@@ -453,7 +453,7 @@ def mean_preference(outcomes: Sequence[float]) -> Preference:
     """
     values = (np.asarray(outcomes, np.float64) + 1) / 2
     means = np.linspace(0.0, 1.0, _STEPS + 1)
-    bets = _bets(values)[:, None]
+    bets = _bet_sizes(values)[:, None]
     gains = values[:, None] - means
     with np.errstate(divide="ignore"):
         up = np.log1p(np.minimum(bets, _MAX_STAKE / means) * gains).cumsum(axis=0)
@@ -468,7 +468,7 @@ def mean_preference(outcomes: Sequence[float]) -> Preference:
     return Preference(len(values), 2 * mean - 1, float(max(-1.0, 2 * low - 1)), float(min(1.0, 2 * high - 1)))
 
 
-def _bets(values: NDArray[np.float64]) -> NDArray[Any]:
+def _bet_sizes(values: NDArray[np.float64]) -> NDArray[Any]:
     """Return the sizes of the bets from which :func:`mean_preference` computes a confidence interval.
 
     The method imagines a gambler who bets on each outcome. A guess of the mean is rejected if the gambler would win a

@@ -52,8 +52,8 @@ def test_rocchio_weights_clicks_and_skips_by_their_grades() -> None:
 def test_rocchio_moves_the_query_by_its_own_judgements_only(judged: list[JudgedDocument]) -> None:
     query, others = np.arange(1, 7, dtype=np.float32), np.random.default_rng(2).normal(size=(9, 6))
     feedback = learn("rocchio", judged)
-    assert feedback.scoped(query, others, "fire") is feedback
-    elsewhere = feedback.scoped(query, others, "rain")
+    assert feedback.scoped_to_query(query, others, "fire") is feedback
+    elsewhere = feedback.scoped_to_query(query, others, "rain")
     assert isinstance(elsewhere, RocchioFeedback)
     np.testing.assert_array_equal(elsewhere.transform_query(query), query)
 

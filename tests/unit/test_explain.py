@@ -120,11 +120,11 @@ def test_reasons_agree_with_the_movement_of_hits(seed: int) -> None:
 def test_judgements_that_do_not_apply_are_no_reasons(model: Model) -> None:
     judged = [*judge(model, {"soldier war": 1}, "war"), *judge(model, {"bush fire": 1, "river rain": -1}, "fire")]
     vectors, query = model.encode(["bush war"]), np.zeros(model.dim)
-    feedback = Feedback.from_judged(judged, model.dim).scoped(query, vectors, "fire", carried_weight=0.0)
+    feedback = Feedback.from_judged(judged, model.dim).scoped_to_query(query, vectors, "fire", carried_weight=0.0)
     (reason,) = explain_moves(feedback, judged, vectors, [1])
     assert reason is not None
     assert reason["document"] == "bush fire"
-    empty = Feedback.from_judged(judged, model.dim).scoped(query, vectors, "rain", carried_weight=0.0)
+    empty = Feedback.from_judged(judged, model.dim).scoped_to_query(query, vectors, "rain", carried_weight=0.0)
     assert explain_moves(empty, judged, vectors, [1]) == [None]
 
 

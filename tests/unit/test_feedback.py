@@ -155,23 +155,23 @@ def test_judgements_of_earlier_queries_count_by_nearness() -> None:
     near, far = np.eye(8, dtype=np.float32)[[0]], np.eye(8, dtype=np.float32)[[1]]
     feedback = replace(Feedback.learn(np.concatenate([near, far]), noise[:0]), queries=("old", "other"))
     candidates = noise + 0.4 * near
-    assert feedback.scoped(near[0], candidates, "old").evidence == 1
-    scoped = feedback.scoped(near[0], candidates, "new")
+    assert feedback.scoped_to_query(near[0], candidates, "old").evidence == 1
+    scoped = feedback.scoped_to_query(near[0], candidates, "new")
     np.testing.assert_allclose(scoped.vectors, near)
     similarities = (candidates / np.linalg.norm(candidates, axis=1, keepdims=True))[:, 0]
     deviations = (1 - similarities.mean()) / similarities.std()
     expected = 0.5 * (deviations - 1) / 2
     assert 0 < expected < 0.5
     assert scoped.evidence == pytest.approx(expected, rel=1e-5)
-    np.testing.assert_allclose(feedback.scoped(near[0], candidates, "other").grades, [expected, 1], rtol=1e-5)
+    np.testing.assert_allclose(feedback.scoped_to_query(near[0], candidates, "other").grades, [expected, 1], rtol=1e-5)
     # with four background documents the words decide, and the judged documents have none of them
-    assert not len(feedback.scoped(near[0], candidates[:4], "new").grades)
-    assert not len(replace(feedback, grades=-feedback.grades).scoped(near[0], candidates, "new").grades)
-    assert feedback.scoped(np.zeros(8, np.float32), candidates) is feedback
-    assert replace(feedback, queries=("", "")).scoped(far[0], candidates, "new").evidence == 2
+    assert not len(feedback.scoped_to_query(near[0], candidates[:4], "new").grades)
+    assert not len(replace(feedback, grades=-feedback.grades).scoped_to_query(near[0], candidates, "new").grades)
+    assert feedback.scoped_to_query(np.zeros(8, np.float32), candidates) is feedback
+    assert replace(feedback, queries=("", "")).scoped_to_query(far[0], candidates, "new").evidence == 2
     # if all background documents are equal, any document that is more similar has the maximum weight
-    assert feedback.scoped(near[0], np.repeat(far, 6, axis=0), "new").evidence == pytest.approx(0.5)
-    empty = feedback.scoped(-near[0], candidates, "new")
+    assert feedback.scoped_to_query(near[0], np.repeat(far, 6, axis=0), "new").evidence == pytest.approx(0.5)
+    empty = feedback.scoped_to_query(-near[0], candidates, "new")
     np.testing.assert_array_equal(empty.transform_query(far[0]), far[0])
 
 
@@ -180,13 +180,13 @@ def test_judgements_of_earlier_queries_add_eight_words_and_move_no_vector() -> N
     bags = [{f"w{i}": 1.0 + i for i in range(30)}, {"own": 1.0}]
     both = replace(Feedback.learn(vectors[:2], vectors[:0], bags=bags), queries=("old", "new"))
     others = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
-    carried = replace(both, queries=("old", "old")).scoped(vectors[0], others, "new")
+    carried = replace(both, queries=("old", "old")).scoped_to_query(vectors[0], others, "new")
     assert set(carried.expansion_terms) <= {*(f"w{i}" for i in range(22, 30)), "own"}
     assert len(carried.expansion_terms) == 8
     np.testing.assert_array_equal(carried.transform_query(vectors[2]), vectors[2])
     assert carried.adjusted_alpha(0.3, 0.6) == 0.3
     # judgements of the current query count as if there were no others
-    scoped = both.scoped(vectors[0], others, "new")
+    scoped = both.scoped_to_query(vectors[0], others, "new")
     assert "own" in scoped.expansion_terms
     assert len(scoped.expansion_terms) == 9
     np.testing.assert_array_equal(scoped.for_query.vectors, vectors[1:2])
@@ -203,7 +203,7 @@ def test_judgements_move_the_vector_of_a_refined_query() -> None:
     query = vectors[0] + vectors[2]
 
     def scoped(judged: str, text: str) -> Feedback:
-        return replace(learned, queries=(judged, judged)).scoped(query, background, text)
+        return replace(learned, queries=(judged, judged)).scoped_to_query(query, background, text)
 
     narrowed = scoped("bush fires", "large bush fire seasons")
     assert 0 < narrowed.evidence < 0.5  # the irrelevant document does not count
@@ -237,11 +237,11 @@ def test_without_vectors_nearness_is_the_share_of_common_words() -> None:
     learned = replace(learned, queries=("guinea pigs", "battles"))
     no_background = np.zeros((0, 0), np.float32)
     query = np.ones(2, np.float32)
-    assert learned.scoped(query, no_background, "guinea pigs food").evidence == 0  # a self-contained question
-    refined = learned.scoped(query, no_background, "sleeping guinea pigs")
+    assert learned.scoped_to_query(query, no_background, "guinea pigs food").evidence == 0  # a self-contained question
+    refined = learned.scoped_to_query(query, no_background, "sleeping guinea pigs")
     assert refined.grades == pytest.approx([0.5 * 2 / 3])
-    assert learned.scoped(query, no_background, "pigs").grades == pytest.approx([0.5])
-    assert learned.scoped(query, no_background, "What about them?").grades == pytest.approx([0.5, 0.5])
+    assert learned.scoped_to_query(query, no_background, "pigs").grades == pytest.approx([0.5])
+    assert learned.scoped_to_query(query, no_background, "What about them?").grades == pytest.approx([0.5, 0.5])
 
 
 def test_at_a_query_of_unknown_words_only_common_words_count() -> None:
@@ -252,13 +252,15 @@ def test_at_a_query_of_unknown_words_only_common_words_count() -> None:
     zero = np.zeros(4, np.float32)
     # relevant documents count by the words that they or their queries contain; irrelevant documents do not count
     for text in ("88729622", "TUF FX506HM-8G"):
-        assert feedback.scoped(zero, vectors, text).evidence == 0
-    assert feedback.scoped(zero, vectors, "the Vostro 3515").grades == pytest.approx([0.125])
-    assert feedback.scoped(zero, vectors, "Akkuschrauber").grades == pytest.approx([1])
-    assert feedback.scoped(zero, vectors, "Akkuschrauber Koffer").grades == pytest.approx([0.125])
-    assert replace(feedback, bags=()).scoped(zero, vectors, "Vostro 3510").evidence == 0
-    assert replace(feedback, queries=()).scoped(zero, vectors, "Vostro 3510").grades == pytest.approx([0.25, 0.125])
-    assert replace(feedback, queries=("", "", "")).scoped(zero, vectors, "88729622").evidence == 3
+        assert feedback.scoped_to_query(zero, vectors, text).evidence == 0
+    assert feedback.scoped_to_query(zero, vectors, "the Vostro 3515").grades == pytest.approx([0.125])
+    assert feedback.scoped_to_query(zero, vectors, "Akkuschrauber").grades == pytest.approx([1])
+    assert feedback.scoped_to_query(zero, vectors, "Akkuschrauber Koffer").grades == pytest.approx([0.125])
+    assert replace(feedback, bags=()).scoped_to_query(zero, vectors, "Vostro 3510").evidence == 0
+    assert replace(feedback, queries=()).scoped_to_query(zero, vectors, "Vostro 3510").grades == pytest.approx(
+        [0.25, 0.125]
+    )
+    assert replace(feedback, queries=("", "", "")).scoped_to_query(zero, vectors, "88729622").evidence == 3
 
 
 def test_alpha_increases_with_the_evidence(judged: tuple[np.ndarray, np.ndarray]) -> None:
@@ -291,7 +293,7 @@ def test_the_known_share_approaches_that_of_the_judged_documents() -> None:
         expected = alpha(known + (document_share - known) * learned)
         assert feedback.adjusted_alpha(0.5, 0.5, known) == pytest.approx(expected)
     assert feedback.adjusted_alpha(0.5, 0.5) == 0.5
-    scoped = feedback.scoped(np.zeros(2), np.zeros((0, 2)), "war", carried_weight=0.0)
+    scoped = feedback.scoped_to_query(np.zeros(2), np.zeros((0, 2)), "war", carried_weight=0.0)
     assert scoped.adjusted_alpha(0.5, 0.5, 0.0) == pytest.approx(alpha(0.5 * 0.5 / 3.5))
     assert Feedback.from_judged(judged, 2).adjusted_alpha(0.5, 0.5, 0.0) == pytest.approx(alpha(learned))
     assert Feedback.from_judged([], 2, known_share=known_share).adjusted_alpha(0.5, 0.5, 0.4) == alpha(0.4)
@@ -327,11 +329,11 @@ def test_nearness_increases_from_one_to_three_deviations_above_the_background(
     near = 0.2 + deviations * similarities.std()
     without_query = Feedback.learn(np.array([[near, np.sqrt(1 - near**2)]]), np.zeros((0, 2)))
     feedback = replace(without_query, queries=("other",))
-    assert feedback.scoped(query, 3 * candidates, "new").evidence == pytest.approx(expected, abs=1e-5)
-    assert feedback.scoped(7 * query, candidates, "new").evidence == pytest.approx(expected, abs=1e-5)
-    assert without_query.scoped(query, candidates, "new").evidence == pytest.approx(expected, abs=1e-5)
-    assert feedback.scoped(query, candidates, "other") is feedback
-    assert feedback.scoped(query, candidates[:4], "new").evidence == 0
+    assert feedback.scoped_to_query(query, 3 * candidates, "new").evidence == pytest.approx(expected, abs=1e-5)
+    assert feedback.scoped_to_query(7 * query, candidates, "new").evidence == pytest.approx(expected, abs=1e-5)
+    assert without_query.scoped_to_query(query, candidates, "new").evidence == pytest.approx(expected, abs=1e-5)
+    assert feedback.scoped_to_query(query, candidates, "other") is feedback
+    assert feedback.scoped_to_query(query, candidates[:4], "new").evidence == 0
 
 
 def test_a_skipped_document_does_not_raise_the_nearness_of_its_query() -> None:
@@ -339,7 +341,7 @@ def test_a_skipped_document_does_not_raise_the_nearness_of_its_query() -> None:
     vectors = np.stack([similarities, np.sqrt(1 - similarities**2)], 1)
     for grade, expected in ((-0.25, 0), (0.5, 2)):
         feedback = Feedback.learn(vectors[5:], vectors[:0], grades=[1, grade])
-        scoped = replace(feedback, queries=("other", "other")).scoped(np.array([1, 0]), vectors[:5], "new")
+        scoped = replace(feedback, queries=("other", "other")).scoped_to_query(np.array([1, 0]), vectors[:5], "new")
         assert len(scoped.grades) == expected
 
 
@@ -362,21 +364,23 @@ def test_feedback_from_judged_documents_puts_relevant_documents_first() -> None:
     assert feedback.queries == ("fire", "war", "war", "")
     np.testing.assert_array_equal(feedback.vectors, vectors[[1, 0, 0, 2]] / 2)
     assert feedback.bags[0] == pytest.approx({"fire": 0.6, "bush": 0.8})
-    scoped = feedback.scoped(np.zeros(3), vectors, "war", carried_weight=0.0)
+    scoped = feedback.scoped_to_query(np.zeros(3), vectors, "war", carried_weight=0.0)
     assert (scoped.grades.tolist(), scoped.positions) == ([0.5, -1, -0.25], (3, 0, 2))
     assert scoped.queries == ("war", "war", "")
     assert scoped.bags == feedback.bags[1:]
     np.testing.assert_array_equal(scoped.vectors, feedback.vectors[1:])
     assert Feedback.from_judged(judged, 3, method="mask").bags == ()
     assert Feedback.from_judged([], 3).shift.tolist() == [0, 0, 0]
-    assert Feedback.from_judged([], 3).scoped(vectors[0], vectors, "war").vectors.shape == (0, 3)
+    assert Feedback.from_judged([], 3).scoped_to_query(vectors[0], vectors, "war").vectors.shape == (0, 3)
 
 
 def test_the_mask_applies_only_with_judgements_of_the_current_query(judged: tuple[np.ndarray, np.ndarray]) -> None:
     feedback = replace(Feedback.learn(*judged, "mask"), queries=("fire",) * 5 + ("war",) * 5)
     zero = np.zeros(len(feedback.mask))
-    np.testing.assert_array_equal(feedback.scoped(zero, zero[None], "fire", carried_weight=0.0).mask, feedback.mask)
-    assert (feedback.scoped(zero, zero[None], "rain", carried_weight=0.0).mask == 1).all()
+    np.testing.assert_array_equal(
+        feedback.scoped_to_query(zero, zero[None], "fire", carried_weight=0.0).mask, feedback.mask
+    )
+    assert (feedback.scoped_to_query(zero, zero[None], "rain", carried_weight=0.0).mask == 1).all()
     assert (feedback.mask != 1).any()
 
 

@@ -28,7 +28,7 @@ from resift.query.limits import (
     collect_contents,
 )
 from resift.query.lookups import named_indices
-from resift.query.text import text_of
+from resift.query.text import searched_text
 from resift.query.tree import Clause, SemanticClause, SparseClause, VectorClause, parse_clause
 
 MATCH = {"match": {"title": "bush fire"}}
@@ -292,13 +292,17 @@ def test_invalid_tokens_are_ignored(tokens: Any) -> None:
 
 
 def test_the_text_of_a_condition_is_not_the_text_of_the_query() -> None:
-    assert text_of(clause_of({"bool": {"filter": [OTHER], "should": [MATCH], "must_not": [OTHER]}})) == "bush fire"
-    assert text_of(clause_of({"bool": {"filter": [OTHER], "must_not": [MATCH]}})) == ""
-    assert text_of(clause_of({"knn": {"v": {"vector": [0.5] * 9, "filter": MATCH}}})) == ""
-    assert text_of(clause_of({"hybrid": {"queries": [KNN], "filter": MATCH}})) == ""
-    assert text_of(clause_of({"boosting": {"negative": OTHER, "positive": MATCH}})) == "bush fire"
-    assert text_of(clause_of({"function_score": {"functions": [{"filter": OTHER}], "query": MATCH}})) == "bush fire"
-    assert text_of(clause_of({"constant_score": {"filter": MATCH}})) == "bush fire"
+    assert (
+        searched_text(clause_of({"bool": {"filter": [OTHER], "should": [MATCH], "must_not": [OTHER]}})) == "bush fire"
+    )
+    assert searched_text(clause_of({"bool": {"filter": [OTHER], "must_not": [MATCH]}})) == ""
+    assert searched_text(clause_of({"knn": {"v": {"vector": [0.5] * 9, "filter": MATCH}}})) == ""
+    assert searched_text(clause_of({"hybrid": {"queries": [KNN], "filter": MATCH}})) == ""
+    assert searched_text(clause_of({"boosting": {"negative": OTHER, "positive": MATCH}})) == "bush fire"
+    assert (
+        searched_text(clause_of({"function_score": {"functions": [{"filter": OTHER}], "query": MATCH}})) == "bush fire"
+    )
+    assert searched_text(clause_of({"constant_score": {"filter": MATCH}})) == "bush fire"
 
 
 @pytest.mark.parametrize(
@@ -317,15 +321,15 @@ def test_the_text_of_a_query_does_not_depend_on_the_order_of_its_keys(kind: str,
 
 
 def test_the_text_in_unknown_and_malformed_clauses_is_read() -> None:
-    assert text_of(clause_of(UNKNOWN)) == "bush fire"
-    assert text_of(clause_of({"intervals": {"text": {"match": {"query": "fire army"}}}})) == "fire army"
-    assert text_of(clause_of({**TERM, **MATCH})) == "bush fire"
-    assert text_of(clause_of([3, [MATCH]])) == "bush fire"
+    assert searched_text(clause_of(UNKNOWN)) == "bush fire"
+    assert searched_text(clause_of({"intervals": {"text": {"match": {"query": "fire army"}}}})) == "fire army"
+    assert searched_text(clause_of({**TERM, **MATCH})) == "bush fire"
+    assert searched_text(clause_of([3, [MATCH]])) == "bush fire"
 
 
 def test_the_query_text_of_neural_clauses_is_read() -> None:
-    assert text_of(clause_of({"neural": {"v": {"query_text": "fire", "k": 3}}})) == "fire"
-    assert text_of(clause_of({"neural_sparse": {"v": {"query_text": 3}}})) == ""
+    assert searched_text(clause_of({"neural": {"v": {"query_text": "fire", "k": 3}}})) == "fire"
+    assert searched_text(clause_of({"neural_sparse": {"v": {"query_text": 3}}})) == ""
 
 
 def test_searched_fields_are_the_fields_of_scoring_text_clauses() -> None:

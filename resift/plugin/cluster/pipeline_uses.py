@@ -10,7 +10,7 @@ from resift.errors import EngineError
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_record import ALL_INDICES, ALL_STATES
 from resift.plugin.cluster.search_pipelines import SEARCH_PIPELINE_SETTING
-from resift.query.dsl import leaves
+from resift.query.dsl import leaf_values
 
 _SETTINGS = ("index.default_pipeline", "index.final_pipeline", SEARCH_PIPELINE_SETTING)
 _SHOWN_USES = 5
@@ -58,7 +58,7 @@ def uses_of_pipelines(cluster: Cluster, pipelines: Collection[str], kind: str) -
 def pipeline_uses(cluster: Cluster) -> Iterator[PipelineUse]:
     """Yield all places in a cluster where an index, a template or an ingest pipeline names a pipeline."""
     for kind, name, body in _possible_users(cluster):
-        for path, value in leaves(body):
+        for path, value in leaf_values(body):
             for setting in _SETTINGS:
                 if f".{path}".endswith(f".{setting}"):
                     yield PipelineUse(kind, name, setting, value)

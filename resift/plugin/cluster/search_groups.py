@@ -18,7 +18,7 @@ from resift.errors import ResiftError
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_record import ALL_INDICES, ALL_STATES
 from resift.plugin.cluster.search_pipelines import NO_PIPELINE, SEARCH_PIPELINE_SETTING
-from resift.query.dsl import leaves
+from resift.query.dsl import leaf_values
 
 _BACKING_INDEX = re.compile(r"\.ds-(.+)-\d{6,}")
 Defaults = Mapping[str, str | None]  # default search pipelines (None: none), by index
@@ -306,7 +306,7 @@ def _parse_template(kind: str, name: str, body: Mapping[str, Any], parts: Sequen
     defaults = [
         value
         for part in parts
-        for path, value in leaves(part.get("settings") or {})
+        for path, value in leaf_values(part.get("settings") or {})
         if f".{path}".endswith(f".{SEARCH_PIPELINE_SETTING}")
     ]
     default = default_pipeline_of({SEARCH_PIPELINE_SETTING: defaults[-1]}) if defaults else None
