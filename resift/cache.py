@@ -80,6 +80,11 @@ class TtlCache(Generic[V]):
                 self._used -= freed
         return value
 
+    def remove(self, key: Hashable) -> None:
+        """Remove a key, if the cache contains it."""
+        with self._lock:
+            self._used -= self._values.pop(key, _NO_ENTRY)[2]
+
     @contextmanager
     def loading(self, group: Hashable) -> Iterator[None]:
         """Return a context manager in which only one thread at a time loads a group of values.

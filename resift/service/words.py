@@ -19,7 +19,7 @@ from resift.cache import TtlCache
 from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine, Headers
 from resift.encoders.model import Model
-from resift.errors import ResiftError
+from resift.errors import EngineUnavailable, ResiftError
 from resift.memory import release_memory
 from resift.query.dsl import Body, text_clause, values_of
 from resift.service.cards import title_field
@@ -43,12 +43,17 @@ _CACHE_SIZE = 16
 """Samples that are cached."""
 _CACHE_SECONDS = 6 * SAMPLE_SECONDS
 """Seconds for which a sample is used if no later request refreshes it."""
+FAILURE_SECONDS = 10.0
+"""Seconds after which an index is sampled again if sampling has failed."""
 _MAX_DOCUMENTS = 3000
 _MAX_CHARACTERS = 60_000_000
 """Approximate size of a sample. Long documents are sampled in smaller numbers, since all are in memory at once."""
 _FIRST_DOCUMENTS = 30
 """Documents that are read first, to estimate the length of the index's documents."""
 _MAX_DOCUMENT_CHARACTERS = 20_000
+
+_OVERLOADED = (408, 429)
+"""Statuses below 500 of an engine that may answer the same request later."""
 
 # Suggestions.
 _ENOUGH_HITS = 300
@@ -85,6 +90,10 @@ class SampledWords:
     The sample is used for all callers with the same headers, and is read again after ten minutes. Until the first
     sample is read, there are no suggestions. Searches only wait for it if ``wait_seconds`` is set.
 
+    If the engine cannot read a new sample, the next attempt is made after ten seconds. The previous sample is used
+    until then, for at most an hour. It is dropped if the engine refuses the request, for example because the caller
+    may no longer read the index.
+
     Args:
         engine: The search engine, from which documents are sampled.
         model: The model whose word vectors relate words. If its rows are not word vectors, the packaged vectors are
@@ -102,6 +111,7 @@ class SampledWords:
         self.wait_seconds = 0.0
         self.enabled = True
         self._cache: TtlCache[IndexWords] = TtlCache(_CACHE_SIZE, _CACHE_SECONDS, clock)
+        self._failures: TtlCache[bool] = TtlCache(_CACHE_SIZE, FAILURE_SECONDS, clock)
         self._sampling = threading.Lock()
         self._packaged: WordVectors | None = None
 
@@ -118,7 +128,7 @@ class SampledWords:
         key = (info.name, str(headers))
         cached = self._cache.get(key)
         is_old = cached is None or self.clock() - cached.sampled_at > SAMPLE_SECONDS
-        if is_old and self._sampling.acquire(blocking=False):
+        if is_old and not self._failures.get(key) and self._sampling.acquire(blocking=False):
             thread = threading.Thread(target=self._sample, args=(info, headers), name=THREAD_NAME, daemon=True)
             try:
                 thread.start()
@@ -251,8 +261,7 @@ class SampledWords:
             info: The names and fields of the index.
             headers: The HTTP headers of the caller who searched first.
         """
-        # If sampling fails, this empty result is cached, and the next attempt is made after ten minutes.
-        words = IndexWords(Speller({}), None, self.clock())
+        key = (info.name, str(headers))
         try:
             sources = self._sample_documents(info, headers)
             texts = (readable_text(source, info)[:_MAX_DOCUMENT_CHARACTERS] for source in sources)
@@ -266,11 +275,14 @@ class SampledWords:
                 Speller(dict(frequency.most_common())),
                 self._build_vocabulary(documents, info, headers),
             )
-            words = IndexWords(speller, vocabulary, self.clock(), _distinct_titles(sources, info))
+            self._cache.put(key, IndexWords(speller, vocabulary, self.clock(), _distinct_titles(sources, info)))
         except Exception as error:
             log.warning("no words of index %r were sampled: %r", info.name, error)
+            self._failures.put(key, True)
+            # After a refusal (401, 403, 404), the caller may have lost the right to see these words.
+            if not _is_temporary(error):
+                self._cache.remove(key)
         finally:
-            self._cache.put((info.name, str(headers)), words)
             # After documents were sampled, the C library would otherwise retain about 30 MB.
             release_memory()
             self._sampling.release()
@@ -336,6 +348,13 @@ def _distinct_titles(sources: Sequence[Mapping[str, Any]], info: IndexInfo) -> l
         return []
     titles = (plain_text(str(value)).strip() for source in sources for value in values_of(source, name))
     return list(dict.fromkeys(titles))
+
+
+def _is_temporary(error: Exception) -> bool:
+    """Return whether the engine may answer the same request later: it was unreachable, overloaded or failed itself."""
+    return isinstance(error, EngineUnavailable) or (
+        isinstance(error, ResiftError) and (error.status in _OVERLOADED or error.status >= 500)
+    )
 
 
 def _may_be_misspelt(word: str) -> bool:

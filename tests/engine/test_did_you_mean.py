@@ -15,14 +15,14 @@ from resift import Model
 from resift.contracts.documents import Document, SearchResult
 from resift.contracts.engine import Engine
 from resift.embedded.engine import SqliteEngine
-from resift.errors import EngineError
+from resift.errors import EngineError, EngineUnavailable, ResiftError
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.service.bodies import Search
 from resift.service.config import Config
 from resift.service.connect import open_session_store
 from resift.service.search_service import SearchService
-from resift.service.words import SAMPLE_SECONDS, THREAD_NAME, SampledWords
+from resift.service.words import FAILURE_SECONDS, SAMPLE_SECONDS, THREAD_NAME, SampledWords
 from resift.sessions.sessions import Sessions
 
 TEXTS = [
@@ -206,7 +206,7 @@ def test_a_failing_sample_does_not_fail_searches(
         assert suggestion(service, filled, "bush fier") is None
         assert len(asked) == 1
         monkeypatch.undo()
-        clock.now += SAMPLE_SECONDS + 1
+        clock.now += FAILURE_SECONDS + 1
         assert suggestion(service, filled, "bush fier") == "bush fire"
 
         def broken(*_: Any, **__: Any) -> list[SearchResult]:
@@ -218,6 +218,47 @@ def test_a_failing_sample_does_not_fail_searches(
     assert "did_you_mean" not in answer.resift
     assert "too large" in caplog.text
     assert "out of order" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("error", "remains"),
+    [
+        (EngineUnavailable("no answer"), True),
+        (EngineError("too many requests", status=429), True),
+        (EngineError("no shards", status=503), True),
+        (EngineError("no permission", status=403), False),
+    ],
+    ids=["unavailable", "overloaded", "failed", "forbidden"],
+)
+def test_a_sample_survives_a_failed_refresh_unless_the_caller_lost_its_rights(
+    service: SearchService,
+    filled: str,
+    engine: Engine,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    error: ResiftError,
+    remains: bool,
+) -> None:
+    assert suggestion(service, filled, "bush fier") == "bush fire"
+    original, attempts = engine.search, []
+
+    def refused(index: str, body: dict[str, Any], *rest: Any, **more: Any) -> SearchResult:
+        if threading.current_thread().name == THREAD_NAME:
+            attempts.append(body)
+            raise error
+        return original(index, body, *rest, **more)
+
+    clock.now += SAMPLE_SECONDS + 1
+    monkeypatch.setattr(engine, "search", refused)
+    expected = "bush fire" if remains else None
+    assert [suggestion(service, filled, "bush fier") for _ in range(2)] == [expected, expected]
+    assert len(attempts) == 1
+    clock.now += FAILURE_SECONDS + 1
+    assert suggestion(service, filled, "bush fier") == expected
+    assert len(attempts) == 2
+    monkeypatch.undo()
+    clock.now += FAILURE_SECONDS + 1
+    assert suggestion(service, filled, "bush fier") == "bush fire"
 
 
 def test_the_words_come_from_the_text_fields(engine: Engine, index: str, model: Model, service: SearchService) -> None:
