@@ -68,7 +68,7 @@ from resift.service.words import SampledWords
 from resift.sessions.clicks import Clicks
 from resift.sessions.documents import notes_on_unreadable_texts
 from resift.sessions.knowledge import KnowledgeLoader
-from resift.sessions.sessions import Sessions, StoredSession, check_judgements
+from resift.sessions.sessions import Sessions, StoredSession, check_judgements, check_session_id
 from resift.sessions.trials import Trials
 from resift.text import searchable_words
 from resift.vectors.weights import DEFAULT_ALPHA, discount_alpha
@@ -249,8 +249,10 @@ class SearchService:
             IndexNotFound: If the index does not exist.
             ModelMismatch: If the index's vectors come from another model.
             SessionBusy: If concurrent writes to the session prevented this write.
-            ResiftError: If the marks are invalid (see :func:`resift.sessions.sessions.check_judgements`).
+            ResiftError: If the id of the session or the marks are invalid (see
+                :func:`resift.sessions.sessions.check_judgements`).
         """
+        check_session_id(session)
         judgements = [Judgement(index, id, mark.grade, source=mark.source) for id, mark in marks.items()]
         check_judgements(judgements)
         try:

@@ -124,6 +124,12 @@ def test_a_mark_only_checks_that_its_documents_exist(
     assert "sample" in requests
 
 
+def test_a_malformed_session_is_reported_before_a_missing_document(client: FlaskClient, filled: str) -> None:
+    response = client.post("/v1/feedback", json={"session": "a b", "index": filled, "relevant": ["missing"]})
+    error = response.get_json()["error"]
+    assert (response.status_code, error["code"], error["value"]) == (400, "bad_input", "a b")
+
+
 def test_implicit_judgements_are_noted_with_their_grades(client: FlaskClient, filled: str) -> None:
     body = {"session": "a", "index": filled, "explain": True}
     answer = post(client, "/v1/feedback", **body, clicked=["bush"], skipped=["war"])
