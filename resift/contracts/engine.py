@@ -371,20 +371,27 @@ class Engine(ABC):
         """
         return [self.search(index, body, None if number else vectors, headers) for number, body in enumerate(bodies)]
 
-    def document_counts(self, index: str, clauses: Sequence[Body], headers: Headers = None) -> list[int]:
+    def document_counts(
+        self, index: str, clauses: Sequence[Body], headers: Headers = None, skip_pipeline: bool = False
+    ) -> list[int]:
         """Return the number of matching documents for each query clause, in a single request if the engine supports it.
 
         Args:
             index: The name of the index, alias, pattern or list to search.
             clauses: The query clauses, one for each count.
             headers: The caller's HTTP headers, which are passed on to the engine.
+            skip_pipeline: Whether to skip the default search pipeline of the index. It may add a filter to searches, so
+                that searches do not reach all documents.
         """
-        bodies = [{"query": clause, "size": 0} for clause in clauses]
+        body = {"size": 0, **(PLAIN if skip_pipeline else {})}
+        bodies = [{"query": clause, **body} for clause in clauses]
         results = self.search_all(index, bodies, headers=headers) if bodies else []
         return [result.response["hits"]["total"]["value"] for result in results]
 
     def word_counts(self, info: IndexInfo, words: Sequence[str], headers: Headers = None) -> tuple[int, list[int]]:
         """Return the number of documents in an index, and the number of documents that contain each of some words.
+
+        The default search pipeline of the index has no effect on the numbers.
 
         Args:
             info: The description of the index. A document contains a word if the word is in one of its text fields.
@@ -392,7 +399,7 @@ class Engine(ABC):
             headers: The caller's HTTP headers, which are passed on to the engine.
         """
         clauses = [text_clause(word, info.fields) for word in words]
-        total, *counts = self.document_counts(info.name, [{"match_all": {}}, *clauses], headers)
+        total, *counts = self.document_counts(info.name, [{"match_all": {}}, *clauses], headers, skip_pipeline=True)
         return total, counts
 
     @abstractmethod

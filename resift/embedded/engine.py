@@ -180,13 +180,16 @@ class SqliteEngine(Engine):
             rows, _ = parse_query(query, tables, whole=True).clause.matches(self._view(db, tables))
             return count_values(read_sources(db, tables, rows.tolist()), fields, size)
 
-    def document_counts(self, index: str, clauses: Sequence[Body], headers: Headers = None) -> list[int]:
+    def document_counts(
+        self, index: str, clauses: Sequence[Body], headers: Headers = None, skip_pipeline: bool = False
+    ) -> list[int]:
         """Return how many documents of an index match each query clause.
 
         Args:
             index: The name of the index.
             clauses: The query clauses.
             headers: The HTTP headers of the caller, which this engine ignores.
+            skip_pipeline: Ignored, because this engine stores no search pipelines.
 
         Returns:
             The numbers of documents, in the order of the clauses.

@@ -42,7 +42,7 @@ class StoredSet:
     @cached_property
     def total(self) -> int:
         """The number of documents in the set. The engine counts them when this attribute is first used."""
-        (total,) = self.engine.document_counts(self.index, [self._clause])
+        (total,) = self.engine.document_counts(self.index, [self._clause], skip_pipeline=True)
         return total
 
     def existing_ids(self, ids: Collection[str]) -> set[str]:

@@ -249,7 +249,7 @@ class SampledWords:
             {"bool": {"must": [text_clause(word, info.fields, zero_terms_query="all")], "filter": conditions}}
             for word in words
         ]
-        totals = self.engine.document_counts(info.name, clauses, headers)
+        totals = self.engine.document_counts(info.name, clauses, headers, skip_pipeline=True)
         return [word for word, total in zip(words, totals, strict=True) if total]
 
     def _sample(self, info: IndexInfo, headers: Headers) -> None:

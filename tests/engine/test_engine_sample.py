@@ -12,7 +12,9 @@ from resift import Model
 from resift.contracts.documents import Document
 from resift.contracts.engine import Engine
 from resift.errors import IndexNotFound
+from resift.plugin.operations.plan import count_documents
 from resift.query.dsl import VECTOR_FIELD
+from resift.reviews.stored import StoredSet
 
 
 @pytest.fixture
@@ -69,7 +71,7 @@ def test_a_sample_of_nothing(engine: Engine, index: str, model: Model) -> None:
 
 
 @pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)
-def test_the_default_pipeline_of_an_index_has_no_part_in_its_sample(engine: Any, many: str) -> None:
+def test_samples_and_counts_skip_the_default_pipeline(engine: Any, many: str) -> None:
     pipeline = f"{many}-one"
     one = {"request_processors": [{"filter_query": {"query": {"term": {"n": 1}}}}]}
     engine.client.transport.perform_request("PUT", f"/_search/pipeline/{pipeline}", body=one)
@@ -77,6 +79,14 @@ def test_the_default_pipeline_of_an_index_has_no_part_in_its_sample(engine: Any,
         engine.client.indices.put_settings(index=many, body={"index.search.default_pipeline": pipeline})
         assert len(engine.search(many, {"query": {"match_all": {}}, "size": 100}).hits) == 1
         assert len(engine.sample(many, 100).hits) == 80
+        assert count_documents(engine, many) == 80
+        clauses = [{"match_all": {}}, {"range": {"n": {"lt": 3}}}]
+        assert engine.document_counts(many, clauses) == [1, 1]
+        assert engine.document_counts(many, clauses, skip_pipeline=True) == [80, 3]
+        info = engine.info(many)
+        assert engine.word_counts(info, ["fire", "3"]) == (80, [80, 1])
+        assert engine.word_counts(info, ["fire"] * 1200) == (80, [80] * 1200)
+        assert StoredSet(engine, many).total == 80
     finally:
         engine.client.indices.put_settings(index=many, body={"index.search.default_pipeline": "_none"})
         engine.client.transport.perform_request("DELETE", f"/_search/pipeline/{pipeline}")

@@ -12,6 +12,7 @@ from typing import Any
 from resift.contracts.engine import Engine
 from resift.errors import Interrupted
 from resift.notebook import progress_bar
+from resift.query.dsl import PLAIN
 from resift.stopping import Stop
 
 
@@ -186,6 +187,9 @@ def start_step(progress: Progress, text: str, total: int) -> Callable[[int], Non
 
 
 def count_documents(engine: Engine, index: str) -> int:
-    """Return the number of documents in an index, alias or pattern."""
-    result = engine.search(index, {"size": 0, "track_total_hits": True})
+    """Return the number of documents in an index, alias or pattern.
+
+    The default search pipeline of the index has no effect. It may add a filter to searches.
+    """
+    result = engine.search(index, {"size": 0, "track_total_hits": True, **PLAIN})
     return int(result.response["hits"]["total"]["value"])
