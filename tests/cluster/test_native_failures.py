@@ -19,6 +19,9 @@ from ports import free_port
 from served import serving
 from waiting import until
 
+from resift.plugin.cluster.client import Cluster
+from resift.plugin.cluster.native_plugin import NativePlugin, rewriting_error
+
 FIRE = {"match": {"text": "fire"}}
 CLIENTS = 200
 UNHEARD_OF = b'{"body": {"query": {"unheard_of": {}}}, "resift": {"rewritten": true}}'
@@ -51,6 +54,16 @@ def test_a_search_runs_unchanged_if_nothing_listens(searches: Searches, nowhere:
     with searches.counting() as counts:
         assert searches.hits(pipeline, "anna") == searches.hits()
     assert counts() == {"unreachable": 1}
+
+
+def test_the_node_whose_call_fails_is_named(searches: Searches, nowhere: str) -> None:
+    ((id, node),) = searches.ask("GET", "/_nodes/plugins")["nodes"].items()
+    cluster = Cluster(searches.engine)
+    error = rewriting_error(cluster, searches.index, searches.pipeline(f"{nowhere}/named"))
+    name, _, reason = error.partition(": ")
+    assert name == (node["name"] or f"node {id}")
+    assert reason.endswith("the service cannot be reached")
+    assert list(NativePlugin.read(cluster).versions) == [node["name"] or id]
 
 
 def test_a_search_runs_unchanged_if_the_service_is_frozen(searches: Searches) -> None:

@@ -43,7 +43,8 @@ class NativePlugin:
     """The nodes of a cluster, and the version of Resift's native OpenSearch plugin on each of them.
 
     Attributes:
-        versions: The version of the plugin on each node, by node name, or None if the node lacks the plugin.
+        versions: The version of the plugin on each node, by node name, or None if the node lacks the plugin. A node
+            without a name has its id as a name.
     """
 
     versions: Mapping[str, str | None]
@@ -56,8 +57,9 @@ class NativePlugin:
             cluster: The connection to the cluster.
         """
         filter_path = "nodes.*.name,nodes.*.plugins.name,nodes.*.plugins.version"
-        nodes = cluster.request("GET", "/_nodes/plugins", filter_path=filter_path)["nodes"].values()
-        return cls({node["name"]: _version(node.get("plugins", ())) for node in sorted(nodes, key=_name)})
+        nodes = cluster.request("GET", "/_nodes/plugins", filter_path=filter_path)["nodes"]
+        versions = {node["name"] or id: _version(node.get("plugins", ())) for id, node in nodes.items()}
+        return cls(dict(sorted(versions.items())))
 
     @property
     def is_on_all_nodes(self) -> bool:
@@ -76,10 +78,6 @@ class NativePlugin:
     def nodes_without(self) -> list[str]:
         """The names of the nodes on which Resift's plugin is missing."""
         return [node for node, version in self.versions.items() if version is None]
-
-
-def _name(node: Mapping[str, Any]) -> str:
-    return str(node["name"])
 
 
 def _version(plugins: Sequence[Mapping[str, str]]) -> str | None:
@@ -142,10 +140,18 @@ def rewriting_error(cluster: Cluster, index: str, pipeline: str) -> str:
         cluster.request("POST", path, body, search_pipeline=pipeline)
         after = cluster.request("GET", _STATS)
         if before["node"] == after["node"] and before["searches"] != after["searches"]:
-            error = _rewriting_failure(after["node"], before["searches"], after["searches"])
+            error = _rewriting_failure(_node_name(cluster, after["node"]), before["searches"], after["searches"])
             if not error:
                 break
     return error
+
+
+def _node_name(cluster: Cluster, name: str) -> str:
+    """Return the name of a node, or the ids of all nodes without a name if ``name`` is empty."""
+    if name:
+        return name
+    nodes = cluster.request("GET", "/_nodes/plugins", filter_path="nodes.*.name")["nodes"]
+    return f"node {' or '.join(sorted(id for id, node in nodes.items() if not node['name']))}"
 
 
 def _rewriting_failure(node: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
