@@ -91,7 +91,8 @@ class RewritingOptions(Struct, frozen=True, kw_only=True):
 class PipelineOptions(RewritingOptions, frozen=True, kw_only=True):
     """Resift's options in the section ``ext.resift`` or ``ext.ml_inference`` of a search body.
 
-    Unknown names are ignored, because in ``ext.ml_inference`` they may belong to other search processors.
+    Unknown names are ignored, because in ``ext.ml_inference`` they may belong to other search processors. The reason in
+    the response names them.
     """
 
     text: Annotated[

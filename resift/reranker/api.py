@@ -28,7 +28,7 @@ from resift.feedback.methods import MethodName
 from resift.plugin.opensearch.documents import prepare_body
 from resift.query.body import without_options
 from resift.reranker.access.requests import count_rewrite, count_search, current_caller, engine_headers
-from resift.reranker.queueing import failed_log, has_no_options, is_late, late_log
+from resift.reranker.queueing import failed_log, has_no_options, is_late, late_log, unknown_keys_log
 from resift.reranker.request_bodies import (
     EmbeddingsRequest,
     FeedbackRequest,
@@ -39,6 +39,7 @@ from resift.reranker.request_bodies import (
     check_dynamax_pairs,
     check_word_pairs,
 )
+from resift.rewriting.options import describe_unknown_keys
 from resift.rewriting.outcome import Outcome
 from resift.service.bodies import Search
 from resift.service.search_service import SearchService, session_summary
@@ -418,6 +419,8 @@ def rewrite() -> dict[str, Any]:
         if outcome is Outcome.FAILED:
             # A search pipeline gets no reason, because OpenSearch drops it.
             failed_log.add(reason.removeprefix(Outcome.FAILED.english.format("")))
+    if unknown_keys := describe_unknown_keys(body.body.get("ext")):
+        unknown_keys_log.add(unknown_keys)
     is_changed = rewritten is not body.body
     rewritten = without_options(rewritten)
     info = service.info_or_none(body.index, headers, cached_only=is_late())

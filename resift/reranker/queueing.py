@@ -126,3 +126,5 @@ late_log = RateLimitedLog(
 """Counts searches that are answered without rewriting because the service is overloaded."""
 failed_log = RateLimitedLog("Not rewritten: %d searches failed, the latest because %s")
 """Counts searches whose rewriting failed, for example because of an invalid option."""
+unknown_keys_log = RateLimitedLog("Ignored options: %d searches have unknown keys, the latest because %s")
+"""Counts searches with keys in ``ext`` that are no options, for example because they are misspelt."""

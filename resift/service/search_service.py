@@ -517,7 +517,7 @@ class SearchService:
             needs = replace(needs, text_fields=frozenset(map(without_boost, query.root.searched_fields or ())))
         self._needs.put((info.name, str(headers)), replace(needs, texts=frozenset()))
         knowledge = self.knowledge.load(info, options, needs, headers)
-        text, notes = options.text or "", list(knowledge.notes)
+        text, notes = options.text or "", [*filter(None, [options.unknown_keys]), *knowledge.notes]
         searched_text = text
         distinctive = shorten_to_distinctive_words(text, len(info.fields), self.model.table.idf)
         # A body of the caller's own may search for the whole text.

@@ -51,6 +51,31 @@ def test_options_are_read_from_either_section(client: FlaskClient, filled: str) 
     assert {**rewritten, "ext": {}} == {**answer["body"], "ext": {}}
 
 
+KNOWN_KEYS = "known keys: window, alpha, widen, knn, judged, feedback, without, query, session, scroll"
+
+
+def test_unknown_keys_are_ignored_and_named(
+    client: FlaskClient, filled: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(queueing, "_LOG_SECONDS", 0.0)
+    post(client, "/v1/feedback", session="a", index=filled, query="fire", relevant=["bush"])
+    misspelt = {"query": QUERY, "ext": {"resift": {"sesion": "a", "limit": 3}}}
+    expected = f"ext.resift has the unknown keys 'sesion', 'limit' ({KNOWN_KEYS})"
+    assert expected in post(client, "/v1/rewrite", index=filled, body=misspelt)["resift"]["reason"]
+    assert expected in post(client, "/v1/search", index=filled, query=misspelt)["resift"]["reason"]
+    assert expected in caplog.text
+    # Other search processors may have options of their own in this section.
+    caplog.clear()
+    answer = post(client, "/v1/rewrite", index=filled, body=asking(session="a", Aplha=0.2, limit=3))
+    expected = f"ext.ml_inference has the unknown key 'Aplha' ({KNOWN_KEYS})"
+    assert answer["resift"] == {"rewritten": True, "outcome": "in_part", "reason": expected}
+    assert expected in caplog.text
+    caplog.clear()
+    answer = post(client, "/v1/rewrite", index=filled, body=asking(session="a", limit=3))
+    assert answer["resift"] == {"rewritten": True, "outcome": "rewritten"}
+    assert caplog.text == ""
+
+
 def test_the_section_is_removed_from_a_body_that_is_not_rewritten(client: FlaskClient) -> None:
     body = {"query": QUERY, "size": 3, "ext": {"resift": {"session": "a"}}}
     answer = post(client, "/v1/rewrite", index="missing", body=body)

@@ -4,6 +4,7 @@ package resift.opensearch;
 import java.io.IOException;
 import java.util.Map;
 import java.util.Objects;
+import java.util.Set;
 
 import org.opensearch.core.common.ParsingException;
 import org.opensearch.core.common.io.stream.StreamInput;
@@ -60,6 +61,11 @@ final class ResiftExt extends SearchExtBuilder {
     boolean hasSession() {
         Object session = options.get(SESSION);
         return session != null && session.equals("") == false;
+    }
+
+    /** Returns the keys of the section if it has keys, but no key {@code session}. Otherwise returns an empty set. */
+    Set<String> keysWithoutSession() {
+        return options.containsKey(SESSION) ? Set.of() : options.keySet();
     }
 
     @Override

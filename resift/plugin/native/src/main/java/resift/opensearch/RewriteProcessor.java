@@ -61,7 +61,7 @@ class RewriteProcessor extends AbstractProcessor implements SearchRequestProcess
     @Override
     public void processRequestAsync(SearchRequest request, PipelineProcessingContext context, ActionListener<SearchRequest> listener) {
         SearchSourceBuilder source = request.source();
-        if (Sections.nameSession(source) == false || context.getAttribute(HANDLED) != null) {
+        if (rewriting.isInSession(source) == false || context.getAttribute(HANDLED) != null) {
             listener.onResponse(withoutOptions(request));
             return;
         }

@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Supplier;
 
@@ -15,6 +16,7 @@ import org.opensearch.common.unit.TimeValue;
 import org.opensearch.common.util.concurrent.ThreadContext;
 import org.opensearch.core.xcontent.ToXContentFragment;
 import org.opensearch.core.xcontent.XContentBuilder;
+import org.opensearch.search.builder.SearchSourceBuilder;
 
 /** The parts that all processors of a node share: the HTTP client, the circuit breakers and the counters. */
 final class Rewriting implements ToXContentFragment {
@@ -58,6 +60,23 @@ final class Rewriting implements ToXContentFragment {
         TimeValue limit = request.getCancelAfterTimeInterval();
         TimeValue effective = limit == null ? defaultLimit.get() : limit;
         return effective.millis() > 0 ? effective.millis() / 2 : Long.MAX_VALUE;
+    }
+
+    /**
+     * Returns whether a search belongs to a session. Logs the keys of {@code ext.resift} if they do not name a session, because the service does not
+     * see such a search.
+     *
+     * @param source the search body, or null if the request has none
+     */
+    boolean isInSession(SearchSourceBuilder source) {
+        if (Sections.nameSession(source)) {
+            return true;
+        }
+        Set<String> keys = Sections.keysWithoutSession(source);
+        if (keys.isEmpty() == false) {
+            stats.withoutSession(keys);
+        }
+        return false;
     }
 
     RewriteClient client() {

@@ -44,6 +44,24 @@ final class Sections {
         return false;
     }
 
+    /**
+     * Returns the keys of {@code ext.resift} if the section has keys, but no key {@code session}, which may be misspelt. Otherwise returns an empty
+     * set.
+     *
+     * @param source the search body, or null if the request has none
+     */
+    static Set<String> keysWithoutSession(SearchSourceBuilder source) {
+        if (source == null) {
+            return Set.of();
+        }
+        for (SearchExtBuilder section : source.ext()) {
+            if (section instanceof ResiftExt resift) {
+                return resift.keysWithoutSession();
+            }
+        }
+        return Set.of();
+    }
+
     /** Returns whether a search body has a section of this name. */
     static boolean contain(SearchSourceBuilder source, String name) {
         return source.ext().stream().anyMatch(section -> section.getWriteableName().equals(name));

@@ -4,11 +4,13 @@ package resift.opensearch;
 import java.io.IOException;
 import java.util.EnumMap;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.function.Consumer;
 import java.util.function.LongSupplier;
+import java.util.stream.Collectors;
 
 import org.opensearch.core.xcontent.ToXContentFragment;
 import org.opensearch.core.xcontent.XContentBuilder;
@@ -17,6 +19,9 @@ import org.opensearch.core.xcontent.XContentBuilder;
 final class Stats implements ToXContentFragment {
     private static final long LOG_INTERVAL_NANOS = TimeUnit.MINUTES.toNanos(1);
 
+    private static final int NAMED_KEYS = 5;
+    private static final int MAX_KEY_LENGTH = 40;
+
     private final LongSupplier nanoTime;
     private final Consumer<String> log;
     private final LongAdder rewritten = new LongAdder();
@@ -24,6 +29,7 @@ final class Stats implements ToXContentFragment {
     private final Map<Failure, LongAdder> failed = new EnumMap<>(Failure.class);
     private final AtomicLong nextLog;
     private final LongAdder failedSinceLog = new LongAdder();
+    private final AtomicLong nextSessionLog;
 
     /**
      * @param nanoTime a clock such as {@link System#nanoTime}
@@ -33,6 +39,7 @@ final class Stats implements ToXContentFragment {
         this.nanoTime = nanoTime;
         this.log = log;
         this.nextLog = new AtomicLong(nanoTime.getAsLong());
+        this.nextSessionLog = new AtomicLong(nanoTime.getAsLong());
         for (Failure failure : Failure.values()) {
             failed.put(failure, new LongAdder());
         }
@@ -57,6 +64,24 @@ final class Stats implements ToXContentFragment {
             long searches = failedSinceLog.sumThenReset();
             log.accept(searches + " search(es) in a session ran unchanged since the last message; the latest: " + error.getMessage());
         }
+    }
+
+    /**
+     * Logs, at most once a minute, that a search has a section {@code ext.resift} that names no session.
+     *
+     * @param keys the keys of the section
+     */
+    void withoutSession(Set<String> keys) {
+        long now = nanoTime.getAsLong();
+        long due = nextSessionLog.get();
+        if (now - due >= 0 && nextSessionLog.compareAndSet(due, now + LOG_INTERVAL_NANOS)) {
+            String named = keys.stream().sorted().limit(NAMED_KEYS).map(Stats::printable).collect(Collectors.joining(", "));
+            log.accept("a search ran unchanged, because ext.resift names no session: its keys are [" + named + "], expected [session]");
+        }
+    }
+
+    private static String printable(String key) {
+        return key.substring(0, Math.min(key.length(), MAX_KEY_LENGTH)).replaceAll("\\p{Cntrl}", "?");
     }
 
     /** Returns the number of searches that ran unchanged because of this kind of failure. */

@@ -42,7 +42,7 @@ final class SystemGeneratedFactory implements SystemGeneratedProcessor.SystemGen
     @Override
     public boolean shouldGenerate(ProcessorGenerationContext context) {
         SearchSourceBuilder source = context.searchRequest().source();
-        return service.endpoints().isEmpty() == false && Sections.nameSession(source) && Sections.contain(source, MMR) == false;
+        return service.endpoints().isEmpty() == false && rewriting.isInSession(source) && Sections.contain(source, MMR) == false;
     }
 
     @Override

@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.io.IOException;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 
 import org.junit.jupiter.api.Test;
 import org.opensearch.common.io.stream.BytesStreamOutput;
@@ -36,6 +37,14 @@ class SectionsTest {
     }
 
     @Test
+    void keysOfASectionWithoutSessionAreKnown() {
+        assertEquals(Set.of("sesion"), keysWithoutSession(new ResiftExt(Map.of("sesion", "anna"))));
+        assertEquals(Set.of(), keysWithoutSession(new ResiftExt(Map.of("session", "", "alpha", 0.5))), "the client knows the key");
+        assertEquals(Set.of(), keysWithoutSession(new Section("other", Map.of("sesion", "anna"))));
+        assertEquals(Set.of(), Sections.keysWithoutSession(null));
+    }
+
+    @Test
     void sectionsOfOtherPluginsAreKept() {
         Section other = new Section("other", Map.of());
         SearchSourceBuilder source = new SearchSourceBuilder().ext(List.of(new ResiftExt(Map.of("session", "anna")), other));
@@ -56,6 +65,10 @@ class SectionsTest {
 
     private static boolean isInSession(SearchExtBuilder... sections) {
         return Sections.nameSession(new SearchSourceBuilder().ext(List.of(sections)));
+    }
+
+    private static Set<String> keysWithoutSession(SearchExtBuilder... sections) {
+        return Sections.keysWithoutSession(new SearchSourceBuilder().ext(List.of(sections)));
     }
 
     /** A section of another plugin. */

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 
@@ -29,5 +30,16 @@ class StatsTest {
         assertTrue(log.get(1).startsWith("100 search") && log.get(1).endsWith("unreachable: refused"), log.get(1));
         assertEquals(100, stats.count(Failure.TIMEOUT));
         assertEquals(1, stats.count(Failure.UNREACHABLE));
+    }
+
+    @Test
+    void logsKeysWithoutSessionAtMostOnceAMinute() {
+        for (int i = 0; i < 100; i++) {
+            stats.withoutSession(Set.of("sesion", "a\nb"));
+        }
+        assertEquals(List.of("a search ran unchanged, because ext.resift names no session: its keys are [a?b, sesion], expected [session]"), log);
+        clock.addAndGet(TimeUnit.MINUTES.toNanos(1));
+        stats.withoutSession(Set.of("alpha"));
+        assertEquals(2, log.size());
     }
 }
