@@ -212,7 +212,7 @@ def doctor(url: str, as_json: bool, **options: Any) -> None:
     verify` to check that the vectors match the texts.) It also reports aliases, data streams and templates whose
     searches lost their default pipeline because only some of their indices are attached.
 
-    The exit status is 3 if there is a problem.
+    The exit status is 3 if there is a problem, or if Resift is not installed and no index is attached.
     """
     from resift.plugin.operations.doctor import doctor as examine
 

@@ -97,6 +97,22 @@ def test_confirmed_changes_are_made_and_undone(shop: Index, opensearch_url: str)
     assert (snapshot(shop.cluster), shop.settings(), shop.mapping()) == before
 
 
+def test_doctor_reports_an_unused_cluster_in_one_row(shop: Index, opensearch_url: str) -> None:
+    def rows() -> list[tuple[str, str, str]]:
+        report = CliRunner().invoke(main, ["doctor", "--engine", opensearch_url, "--json"])
+        assert report.exit_code == 3, report.output
+        parts = json.loads(report.stdout)["parts"]
+        return [(row["kind"], row["state"], row["fix"]) for row in parts if row["kind"] not in ("cluster", "clock")]
+
+    state, fix = "Resift is not installed, and no index is attached", "resift attach INDEX, or resift install"
+    assert rows() == [("installation", state, fix)]
+    resift.attach(opensearch_url, shop.name).run()
+    assert len(rows()) > 1
+    resift.detach(opensearch_url, shop.name).run()
+    resift.uninstall(opensearch_url).run()
+    assert rows() == [("installation", state, fix)]
+
+
 def test_install_asks_before_it_changes_settings_of_the_cluster(shop: Index, opensearch_url: str) -> None:
     before = snapshot(shop.cluster)
     refused = CliRunner().invoke(main, ["install", "--engine", opensearch_url], input="n\n")

@@ -16,6 +16,8 @@ from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import ingest_pipeline_owners
 from resift.plugin.cluster.index_record import describe_tunings
 from resift.plugin.cluster.install import Installer
+from resift.plugin.cluster.installation import find_installations
+from resift.plugin.cluster.native_plugin import NativePlugin
 from resift.plugin.cluster.pipeline_uses import PipelineUse, uses_of_pipelines
 from resift.plugin.cluster.remote_model import DEPLOYS_LAZILY
 from resift.plugin.cluster.resources import Resource
@@ -60,10 +62,12 @@ def doctor(url: str, **options: Unpack[InstallationOptions]) -> Result:
             cluster = Cluster(engine)
             rows += cluster_rows(cluster, without_credentials(url))
             rows += native_rows(cluster)
+            rows_of_indices = [*index_rows(cluster), *search_rows(cluster)]
             if must_check_installation(cluster):
-                rows += status_rows(create_installer(engine, **options))
-            rows += index_rows(cluster)
-            rows += search_rows(cluster)
+                installer = create_installer(engine, **options)
+                is_unused = not rows_of_indices and _is_unused(installer)
+                rows += [_unused_row(installer)] if is_unused else status_rows(installer)
+            rows += rows_of_indices
             tuned = describe_tunings(cluster)
     except (EngineUnavailable, EngineError, UnsupportedCluster) as error:
         rows.append(_error_row(error, without_credentials(url)))
@@ -73,6 +77,27 @@ def doctor(url: str, **options: Unpack[InstallationOptions]) -> Result:
         in_order=all(row.in_order for row in rows),
         lines=[f"{row.kind} {row.name}: {row.state}" + (f" (fix: {row.fix})" if row.fix else "") for row in rows],
     )
+
+
+def _is_unused(installer: Installer) -> bool:
+    """Return whether a cluster has no installation, no resource of one, and no pipeline of an attached index.
+
+    Args:
+        installer: The installer, which knows the cluster and the resources of an installation.
+    """
+    cluster = installer.cluster
+    return (
+        not find_installations(cluster)
+        and not find_rewriters(cluster)
+        and not ingest_pipeline_owners(cluster)
+        and NativePlugin.read(cluster).is_on_no_node
+        and all(resource.state() == "missing" for resource in installer.resources())
+    )
+
+
+def _unused_row(installer: Installer) -> StatusRow:
+    state = "Resift is not installed, and no index is attached"
+    return StatusRow("installation", installer.name, state, f"resift attach INDEX, or {INSTALL}")
 
 
 def _error_row(error: ResiftError, url: str) -> StatusRow:
