@@ -21,9 +21,10 @@ from resift.encoders.model import Model
 from resift.errors import BadInput
 from resift.feedback.judgements import Judgement
 from resift.notebook import Progress, progress_bar
+from resift.plugin.addresses import is_cluster, without_credentials
 from resift.query.body import parse
 from resift.service.bodies import Search, rewriting_options, search_body
-from resift.service.connect import default_session_store, open_engine, open_session_store
+from resift.service.connect import default_session_store, open_engine, open_session_store, ubi_address
 from resift.service.search_service import SearchService
 from resift.sessions.clicks import Actions, Clicks, Object, look_up_document_ids, parse_action_grades
 from resift.sessions.sessions import Sessions
@@ -119,7 +120,7 @@ def prove(
         with progress_bar("replaying", progress) as report_progress:
             clicks = list(replay_clients(sample.events_by_client, log, searching, skipped, report_progress))
         if not clicks:
-            raise nothing_to_replay_error(replay)
+            raise nothing_to_replay_error(source, index)
         asked_twice, unstable = searching.count_unstable()
     return Report(
         index=index,
@@ -146,17 +147,27 @@ def require_name(index: Any) -> None:
         raise BadInput(f"index is {index!r}", value=index, expected=expected)
 
 
-def nothing_to_replay_error(replay: str | Path) -> BadInput:
+def nothing_to_replay_error(source: LogSource, index: str) -> BadInput:
     """Create the error for a click log that contains nothing to replay.
 
     A replay learns from a client's click in a search, and measures the rank of a document that the same client clicked
     in a later search. The error is raised if no client has both.
 
     Args:
-        replay: The path of the click log, or ``ubi``, for the error message.
+        source: The click log. The error message names its file, or its indices and their cluster.
+        index: The index whose searches were to be replayed, for the error message.
     """
+    place = str(source.location)
+    if place == UBI:
+        settings, address = (
+            service_settings(),
+            ubi_address(source.url, source.sessions or default_session_store(source.url)),
+        )
+        place = without_credentials(address)
+        if is_cluster(address):
+            place = f"the indices {settings.ubi_events} and {settings.ubi_queries} of {place}"
     expected = "clients with a click in a search, and another click in a later search"
-    return BadInput(f"there is nothing to replay in {replay}", value=str(replay), expected=expected)
+    return BadInput(f"there is nothing to replay for index {index!r} in {place}", expected=expected)
 
 
 def read_log(engine: Engine, index: str, source: LogSource) -> tuple[Sample, ReplayLog]:

@@ -155,7 +155,8 @@ def _quality_function(
     if Path(source).is_dir():
         return _quality_by_judged_queries(Path(source), model, info.tuning)
     searching = ReplayedSearch(engine, model, info.name)
-    sample, log = read_log(engine, info.name, LogSource(source, url))
+    clicks = LogSource(source, url)
+    sample, log = read_log(engine, info.name, clicks)
 
     def quality(tuning: Tuning) -> Numbers:
         searching.tuning = tuning
@@ -163,7 +164,7 @@ def _quality_function(
         for click in replay_clients(sample.events_by_client, log, searching, SkippedClicks(), lambda done, total: None):
             ranks_by_client.setdefault(click.client, []).append(1 / click.with_session if click.with_session else 0.0)
         if not ranks_by_client:
-            raise nothing_to_replay_error(source)
+            raise nothing_to_replay_error(clicks, info.name)
         return np.array([np.mean(reciprocal_ranks) for reciprocal_ranks in ranks_by_client.values()])
 
     return quality, "clients, mean reciprocal rank of what they clicked"

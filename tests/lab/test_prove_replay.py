@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import random
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -260,9 +261,29 @@ def test_the_command_replays_the_ubi_log(
     assert "some" not in shown.splitlines()[0]
 
 
+def test_an_empty_ubi_log_is_named(
+    engine_url: str,
+    news: str,
+    ubi_log: UbiLog,
+    ubi_names: tuple[str, str],
+    model: Model,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("RESIFT_UBI_EVENTS", ubi_names[0])
+    monkeypatch.setenv("RESIFT_UBI_QUERIES", ubi_names[1])
+    place = f"the indices {ubi_names[0]} and {ubi_names[1]} of {engine_url}" if "://" in engine_url else engine_url
+    message = f"there is nothing to replay for index {news!r} in {place}"
+    for command in (resift_lab.prove, resift_lab.tune):
+        with pytest.raises(BadInput) as error:
+            command(news, "ubi", engine_url, model=model)
+        assert error.value.message == message
+
+
 def test_a_log_without_later_clicks_is_refused(engine_url: str, news: str, model: Model, tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("query,shown,clicked,client,time\ntree,fire-1,fire-1,anna,1700000000\n")
-    with pytest.raises(BadInput, match="nothing to replay"):
+    with pytest.raises(
+        BadInput, match=f"nothing to replay for index '{news}' in {re.escape(str(tmp_path / 'log.csv'))}"
+    ):
         resift_lab.prove(news, tmp_path / "log.csv", engine_url, model=model)
     with (tmp_path / "log.csv").open("a") as file:
         file.write("tree,fire-2,fire-2,anna,1700000001\n")
