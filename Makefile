@@ -10,8 +10,8 @@ RESIFT := $(PIP) --no-deps --no-build-isolation
 SERVE ?= 1
 ENGINE ?= sqlite
 FLOORS ?= 1
-# Number of test processes. The last of three starts no OpenSearch node, and runs tests that need none. Each other process
-# starts its own node. With OPENSEARCH_URL a single process uses that cluster.
+# Number of test processes. The node of the last of three has Resift's plugin. Each other process starts a node without it.
+# With OPENSEARCH_URL a single process uses that cluster.
 WORKERS ?= $(if $(OPENSEARCH_URL),0,3)
 
 # Otherwise each command that the tests start would compile all modules again.
@@ -54,8 +54,8 @@ test-versions: .venv/dev
 # Run the tests whose outcome depends most on the version of OpenSearch with the oldest supported version: remote models
 # and search pipelines, attaching of different kinds of indices, and all kinds of searches in a session.
 test-oldest: .venv/dev
-	$(ON_OLDEST) $(BIN)/pytest -q -n 2 tests/cluster/test_operations.py tests/cluster/test_attach_sessions.py \
-		tests/cluster/test_attach_kinds.py tests/engine/test_request_kinds.py $(NATIVE_TESTS)
+	$(ON_OLDEST) $(BIN)/pytest -q -n 2 $(NATIVE_TESTS) tests/cluster/test_operations.py tests/cluster/test_attach_sessions.py \
+		tests/cluster/test_attach_kinds.py tests/engine/test_request_kinds.py
 
 # test_native_rights.py always uses 2.19.1, the last version whose security plugin is in Maven Central, so `make test` runs
 # it already.

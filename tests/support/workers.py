@@ -1,11 +1,11 @@
-"""Distribute test files over the processes of ``pytest -n 3``, two of which have an OpenSearch node of their own.
+"""Distribute test files over the processes of ``pytest -n 3``, each of which has its own OpenSearch node.
 
 This pytest plugin replaces the scheduler of pytest-xdist and limits what each process collects:
 
 - All tests of a file run in the same process, since they share indices and servers.
 - Files with a secured node or with long waits start first, so that no process is left with one of them at the end.
-- The last of three or more processes only runs files that need no OpenSearch. It uses the CPU while the tests of the
-  other processes wait for frozen nodes and time limits.
+- The last of three or more processes runs the files that need no OpenSearch, and the files with Resift's plugin. All
+  processes then take about as long.
 - The unit tests run last, in any process.
 - A process collects only files that it may run. Collecting all files takes half a minute of CPU time, since it imports
   the libraries that any test uses.
@@ -33,16 +33,17 @@ SECURED = tuple(
     f"tests/cluster/test_{name}.py" for name in ("rights", "rights_in_any_request", "document_rights", "versions")
 )
 
-# The files whose names begin like this share an OpenSearch node with Resift's plugin.
-NATIVE = tuple(f"tests/cluster/test_{name}" for name in ("native_", "attach_native", "recipes"))
+# These files share an OpenSearch node with Resift's plugin.
+NATIVE = re.compile(r"tests/cluster/test_(native_(?!commands|rights)|attach_native|recipes)")
 
 # These tests wait for time limits for longer than they compute. They start early, while all processes have work.
 WAITING = ("tests/cluster/test_failover.py", "tests/cluster/test_frozen_service.py")
 
-# Files without a test that needs OpenSearch. The last process runs them. If such a test is added to one of them, the
-# last process also starts an OpenSearch node.
+# Files without a test that needs the node without the plugin, which the other processes share. The last process runs
+# them. If such a test is added to one of them, the last process also starts such a node.
 NEEDS_NO_NODE = re.compile(
     r"resift(_lab)?/|tests/lab/test_(?!export|prove_replay|ubi_training)|tests/page/test_(?!page_states)"
+    r"|tests/cluster/test_native_(commands|rights)\.py"
     r"|tests/engine/test_(command_lines|damage|demo|deploy|docs|docs_transcript|image|retrievers|review_fuzz|serving"
     r"|sqlite_file|sqlite_readers|stdin|tables|terminal|worker_memory)\.py"
 )
@@ -106,7 +107,7 @@ class ByFile(LoadScopeScheduling):
         file = nodeid.partition("::")[0]
         if file in SECURED:
             return SECURED[0]
-        return NATIVE[0] if file.startswith(NATIVE) else file
+        return NATIVE.pattern if NATIVE.match(file) else file
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         """Assign the next file that a process has collected, or shut the process down if there is none."""
@@ -150,7 +151,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if last < 2 or number > last:  # pytest-xdist gives a new number to a process that replaces a crashed process
         return None
     file = Path(os.path.relpath(collection_path, config.rootpath)).as_posix()
-    is_for_last = NEEDS_NO_NODE.match(file) is not None
+    is_for_last = any(files.match(file) for files in (NEEDS_NO_NODE, NATIVE))
     return True if is_for_last != (number == last) and not file.startswith(BY_ANY) else None
 
 
