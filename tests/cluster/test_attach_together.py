@@ -165,6 +165,23 @@ def test_indices_that_several_aliases_connect_are_attached_in_one_step(
     assert zoo.defaults() == before
 
 
+def test_an_alias_whose_index_is_attached_by_its_own_name_follows_sessions(
+    zoo: Zoo, served: Served, opensearch_url: str
+) -> None:
+    lion, alias = zoo.index("lion", None, ("animals",)), f"{zoo.prefix}-animals"
+    before = zoo.defaults()
+    resift_command("attach", alias, opensearch_url, "--default-pipelines")
+    resift_command("attach", lion, opensearch_url, "--default-pipelines")
+    assert zoo.defaults() == {lion: f"resift-{lion}"}
+    assert zoo.is_rewritten(served, alias, lion)
+    assert zoo.rows() == []
+    resift_command("detach", lion, opensearch_url)
+    (row,) = zoo.rows()
+    assert (row.kind, row.name) == ("alias", alias)
+    resift_command("detach", alias, opensearch_url)
+    assert (zoo.defaults(), zoo.rows()) == (before, [])
+
+
 def test_an_alias_that_changes_afterwards_is_reported(zoo: Zoo, served: Served, opensearch_url: str) -> None:
     lion, bird = zoo.index("lion", zoo.hybrid), zoo.index("bird", zoo.hybrid)
     alias, before = f"{zoo.prefix}-animals", zoo.defaults()

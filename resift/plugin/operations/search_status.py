@@ -80,9 +80,11 @@ def _missing_vector_rows(cluster: Cluster, rewriters: Mapping[str, Rewriter]) ->
 
 
 def _moved_rows(groups: SearchGroups, rewriters: Mapping[str, Rewriter]) -> Iterator[StatusRow]:
-    """Yield a row for each name that was attached with its default pipeline, and whose indices no longer have it.
+    """Yield a row for each name that was attached with its default pipeline, and whose searches ignore their session.
 
-    This happens if an alias moves to another index, because the default pipeline is a setting of the index.
+    This happens if an alias moves to another index, because the default pipeline is a setting of the index. Searches of
+    an index that was later attached by another name follow their session: its default pipeline has another name, but
+    also contains Resift's processor.
 
     Args:
         groups: The groups of indices that are searched together, and the default pipelines of all indices.
@@ -90,7 +92,11 @@ def _moved_rows(groups: SearchGroups, rewriters: Mapping[str, Rewriter]) -> Iter
     """
     for pipeline, rewriter in rewriters.items():
         group = next((group for group in groups.groups if group.name == rewriter.index and group.indices), None)
-        if group is None or not rewriter.defaults or pipeline in map(groups.defaults.get, group.indices):
+        if (
+            group is None
+            or not rewriter.defaults
+            or any(groups.defaults.get(index) in rewriters for index in group.indices)
+        ):
             continue
         state = (
             f"was attached with the default pipeline {pipeline}, which {', '.join(group.indices)} does not have: "
