@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,10 +19,23 @@ from resift.vectors.similarity import unit_rows
 _MAX_TITLE = 80  # characters
 _READ_CHARACTERS = 5000  # characters of a text that are read
 _WORDS = 5  # number of words in each list of an explanation
+_CANDIDATES = 20  # number of words of a document from which these are chosen
+
+WordValues = Callable[[str, Sequence[str]], Mapping[str, float]]
+"""A function that takes the name of an index and some words, and returns the value of each word for searching."""
+
+
+def _equal_values(index: str, words: Sequence[str]) -> Mapping[str, float]:
+    """Return 1 for each word: without document counts, all words are equally useful."""
+    return dict.fromkeys(words, 1.0)
 
 
 def explain(
-    model: Model, feedback: Feedback, judged: Sequence[JudgedDocument], expansion_words: Sequence[str] = ()
+    model: Model,
+    feedback: Feedback,
+    judged: Sequence[JudgedDocument],
+    expansion_words: Sequence[str] = (),
+    word_values: WordValues = _equal_values,
 ) -> dict[str, Any]:
     """Return a summary of what a session has learned, as JSON. Function words such as "the" are left out.
 
@@ -31,12 +44,14 @@ def explain(
         feedback: The feedback that was learned from the judged documents.
         judged: The judged documents, with their judgements.
         expansion_words: Expansion words of the query, heaviest first.
+        word_values: A function that returns how useful words are for searching an index. Function words of any language
+            have small values, because most documents contain them.
 
     Returns:
         A dictionary with these keys:
 
         - ``because``: for each judged document its index, id, grade and title, and the five words that contribute
-          most to its influence.
+          most to its influence. The contribution of a word is multiplied by its value for searching.
         - ``towards``: the five words nearest to the direction in which queries move. Empty without relevant documents.
         - ``away``: the five words nearest to the opposite direction. Empty without irrelevant documents.
         - ``asked``: the first ten expansion words.
@@ -49,7 +64,7 @@ def explain(
     has_relevant = any(document.judgement.grade > 0 for document in judged)
     has_irrelevant = any(document.judgement.grade < 0 for document in judged)
     return {
-        "because": [_explain_judgement(model, direction, document) for document in judged],
+        "because": _explain_judgements(model, direction, judged, word_values),
         "towards": _nearest_words(model, direction) if moves and has_relevant else [],
         "away": _nearest_words(model, -direction) if moves and has_irrelevant else [],
         "asked": list(expansion_words[: 2 * _WORDS]),
@@ -103,20 +118,48 @@ def _nearest_words(model: Model, direction: Floats) -> list[str]:
     return [word for word in nearest if word not in FUNCTION_WORDS][:_WORDS]
 
 
-def _explain_judgement(model: Model, direction: Floats, document: JudgedDocument) -> dict[str, Any]:
-    """Describe a judged document, with the words that contribute most to its influence on queries.
+def _explain_judgements(
+    model: Model, direction: Floats, judged: Sequence[JudgedDocument], word_values: WordValues
+) -> list[dict[str, Any]]:
+    """Describe judged documents, each with the words that contribute most to its influence on queries.
 
     Args:
         model: The embedding model, which contains the word vectors.
         direction: The direction in which the session moves queries, of shape (n_dimensions,). For an irrelevant
             document, the opposite direction counts.
-        document: The judged document.
+        judged: The judged documents.
+        word_values: A function that returns how useful words are for searching an index.
     """
-    sign = 1 if document.judgement.grade > 0 else -1
-    return {
-        **_describe_judgement(document),
-        "words": _characteristic_words(model, document.text, sign * direction),
-    }
+    contributions = [
+        _contributions(model, document.text, direction if document.judgement.grade > 0 else -direction)
+        for document in judged
+    ]
+    # The words of all documents of an index are counted by a single request.
+    words_by_index: dict[str, dict[str, None]] = {}
+    for document, words in zip(judged, contributions, strict=True):
+        words_by_index.setdefault(document.judgement.index, {}).update(dict.fromkeys(words))
+    values = {index: word_values(index, list(words)) for index, words in words_by_index.items()}
+    return [
+        {**_describe_judgement(document), "words": _most_useful_words(words, values[document.judgement.index])}
+        for document, words in zip(judged, contributions, strict=True)
+    ]
+
+
+def _most_useful_words(contributions: Mapping[str, float], values: Mapping[str, float]) -> list[str]:
+    """Return up to five words with the largest products of contribution and value, largest first.
+
+    Args:
+        contributions: The contribution of each word to the influence of a document, which is positive.
+        values: The value of each word for searching. If no word has a value, all values count as 1: no other document
+            contains any of the words.
+    """
+    useful = {word: contribution * values[word] for word, contribution in contributions.items() if values.get(word)}
+    return _largest((useful or contributions).items(), _WORDS)
+
+
+def _largest(weights: Iterable[tuple[str, float]], count: int) -> list[str]:
+    """Return the words with the largest weights, largest first. Words with equal weights keep their order."""
+    return [word for word, _ in sorted(weights, key=lambda item: -item[1])[:count]]
 
 
 def _describe_judgement(document: JudgedDocument) -> dict[str, Any]:
@@ -125,14 +168,15 @@ def _describe_judgement(document: JudgedDocument) -> dict[str, Any]:
         "index": document.judgement.index,
         "document": document.judgement.document,
         "grade": document.judgement.grade,
-        "title": title_of(document.text),
+        "title": title_of(document.title_text or document.text),
     }
 
 
-def _characteristic_words(model: Model, text: str, direction: Floats) -> list[str]:
-    """Return up to five words of a text that contribute most to its similarity with a direction.
+def _contributions(model: Model, text: str, direction: Floats) -> dict[str, float]:
+    """Return up to 20 words of a text that contribute most to its similarity with a direction.
 
     The contribution of a word is the inner product of its vector and the direction, times the weight of the word.
+    English function words such as "the" are left out.
 
     Args:
         model: The embedding model, which contains the word vectors.
@@ -140,17 +184,17 @@ def _characteristic_words(model: Model, text: str, direction: Floats) -> list[st
         direction: A vector of shape (n_dimensions,).
 
     Returns:
-        The words, largest contribution first. Words with a contribution of zero or less are left out.
+        The contribution of each word, largest first. Words with a contribution of zero or less are left out.
     """
     table = model.table
     tokens = dict.fromkeys(tokenize(text[:_READ_CHARACTERS]))
     rows = {word: row for word in tokens if word not in FUNCTION_WORDS and (row := table.index[word]) >= 0}
     if not rows:
-        return []
+        return {}
     words, ids = list(rows), np.fromiter(rows.values(), np.int64)
     scores = (model.word_vectors(ids) @ direction) * table.weights[ids]
-    order = np.argsort(-scores, kind="stable")[:_WORDS]
-    return [words[i] for i in order if scores[i] > 0]
+    order = np.argsort(-scores, kind="stable")[:_CANDIDATES]
+    return {words[i]: float(scores[i]) for i in order if scores[i] > 0}
 
 
 def title_of(text: str) -> str:

@@ -65,12 +65,14 @@ class JudgedDocument:
     Attributes:
         judgement: The judgement: its grade, its source and the query for which it was made.
         vector: The vector of the document, as a float32 array of shape (n_dimensions,).
-        text: The text of the document.
+        text: The text of the document from which the session learns.
+        title_text: A text that begins with the title of the document. Empty if ``text`` begins with the title.
     """
 
     judgement: Judgement
     vector: Floats
     text: str
+    title_text: str = ""
 
 
 def source_from_grade(grade: float) -> str:

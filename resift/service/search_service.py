@@ -11,10 +11,10 @@ through three of its methods:
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from msgspec import structs
@@ -77,6 +77,7 @@ log = logging.getLogger(__name__)
 _INFO_SECONDS = 5.0
 """Seconds for which the description of an index (:class:`IndexInfo`) is cached."""
 _CACHED_INFOS = 1000
+_CACHED_SESSIONS = 5000
 _FIELD_SECONDS = 600.0
 SESSION_WINDOW = 400
 """Smallest default ``window_size`` of a search in a session that has learned something about the query."""
@@ -127,6 +128,8 @@ class SearchService:
         )
         self.knowledge = KnowledgeLoader(engine, model, sessions, self.info, config.feedback, clicks)
         self.loader = self.knowledge.loader
+        # For each session, the text fields that its latest search searched, if the index has no text fields of Resift.
+        self._searched_fields: TtlCache[Collection[str]] = TtlCache(_CACHED_SESSIONS, _FIELD_SECONDS)
         # For each index and caller's headers, the index's own vector and token fields that the latest query searched.
         self._needs: TtlCache[RequiredData] = TtlCache(_CACHED_INFOS, _FIELD_SECONDS)
 
@@ -274,6 +277,10 @@ class SearchService:
     ) -> dict[str, Any]:
         """Return all stored judgements of a search session, with an explanation of what was learned from them.
 
+        In an index without vectors of Resift, a session learns from the fields that a query searches. The explanation
+        is about the fields of the session's latest search, if this service has run it in the last ten minutes.
+        Otherwise, it is about all text fields.
+
         Args:
             session: The stored session.
             headers: The caller's HTTP headers. Only judgements of documents that this caller may read are returned. If
@@ -285,7 +292,10 @@ class SearchService:
             the list ``judgements``, and the explanation ``learned``. The explanation is None if nothing was learned.
         """
         effective = session.effective_judgements
-        documents = self.knowledge.read_judged_documents(effective if headers is None else session.judgements, headers)
+        text_fields = self._searched_fields.get(session.id) or ()
+        documents = self.knowledge.read_judged_documents(
+            effective if headers is None else session.judgements, headers, text_fields
+        )
         readable = session.judgements if headers is None else [document.judgement for document in documents]
         # Judgements are compared by identity. A document may have been judged twice in the same way, and only one
         # judgement counts.
@@ -295,7 +305,9 @@ class SearchService:
             documents_by_judgement[id(judgement)] for judgement in effective if id(judgement) in documents_by_judgement
         ]
         feedback = self.knowledge.learned_feedback(judged, method)
-        words = self.knowledge.expansion_words(feedback, effective[-1].index, headers) if effective else ()
+        index = effective[-1].index if effective else ""
+        words = self.knowledge.expansion_words(feedback, index, headers, text_fields) if effective else ()
+        word_values = partial(self.knowledge.word_values, headers=headers, text_fields=text_fields)
         notes = notes_on_unreadable_texts(judged)
         return {
             **session_summary(session),
@@ -305,7 +317,7 @@ class SearchService:
             ],
             "learned": None
             if feedback is None
-            else explain(self.model, feedback, judged, _title_words_first(words, judged)),
+            else explain(self.model, feedback, judged, _title_words_first(words, judged), word_values),
         }
 
     def search(self, search: Search) -> Answer:
@@ -516,6 +528,8 @@ class SearchService:
         if not info.fields:
             needs = replace(needs, text_fields=frozenset(map(without_boost, query.root.searched_fields or ())))
         self._needs.put((info.name, str(headers)), replace(needs, texts=frozenset()))
+        if options.session is not None:
+            self._searched_fields.put(options.session, needs.text_fields)
         knowledge = self.knowledge.load(info, options, needs, headers)
         text, notes = options.text or "", [*filter(None, [options.unknown_keys]), *knowledge.notes]
         searched_text = text
@@ -789,7 +803,9 @@ def _title_words_first(words: Sequence[str], judged: Sequence[JudgedDocument]) -
         judged: The judged documents of the session.
     """
     relevant = (document for document in judged if document.judgement.grade > 0)
-    in_titles = {word for document in relevant for word in searchable_words(title_of(document.text))}
+    in_titles = {
+        word for document in relevant for word in searchable_words(title_of(document.title_text or document.text))
+    }
     names = [word for word in words if len(word) > 1 or not word.isascii()]
     return sorted(names, key=lambda word: word not in in_titles)
 

@@ -402,7 +402,9 @@ class KnowledgeLoader:
             lambda learned: 3 * learned.vectors.nbytes + _WORD_BYTES * sum(map(len, learned.bags)),
         )
 
-    def expansion_words(self, feedback: Feedback | None, index: str, headers: Headers = None) -> list[str]:
+    def expansion_words(
+        self, feedback: Feedback | None, index: str, headers: Headers = None, text_fields: Collection[str] = ()
+    ) -> list[str]:
         """Return the words that feedback adds to queries in an index, heaviest first.
 
         This also loads the vectors of random documents into a cache, so that the next search is faster.
@@ -411,6 +413,7 @@ class KnowledgeLoader:
             feedback: The feedback of the session, or None.
             index: The name of the index.
             headers: The caller's HTTP headers.
+            text_fields: The names or patterns of the fields that the queries search. Empty for all fields.
 
         Returns:
             The words. Empty if the index no longer exists, may not be searched, or has vectors of another model.
@@ -418,9 +421,25 @@ class KnowledgeLoader:
         try:
             info = self.info(index, headers)
             self.samples.draw(info, headers)
-            return list(self.word_selector.select(feedback, info, headers))
+            return list(self.word_selector.select(feedback, info, headers, text_fields))
         except _UNREADABLE_INDEX:
             return []
+
+    def word_values(
+        self, index: str, words: Sequence[str], headers: Headers = None, text_fields: Collection[str] = ()
+    ) -> dict[str, float]:
+        """Return how useful words are as expansion words of queries in an index (see :meth:`WordSelector.values`).
+
+        Args:
+            index: The name of the index. If it cannot be read, all values are 1.
+            words: The words.
+            headers: The caller's HTTP headers.
+            text_fields: The names or patterns of the fields that the queries search. Empty for all fields.
+        """
+        try:
+            return self.word_selector.values(words, self.info(index, headers), headers, text_fields)
+        except _UNREADABLE_INDEX:
+            return dict.fromkeys(words, 1.0)
 
     def read_judged_documents(
         self, judgements: Sequence[Judgement], headers: Headers, text_fields: Collection[str] = ()
@@ -451,7 +470,8 @@ class KnowledgeLoader:
         for judgement, key in keys:
             if key in contents:
                 vector, texts = contents[key]
-                documents.append(JudgedDocument(judgement, vector, join_texts(texts, text_fields)))
+                text, title_text = join_texts(texts, text_fields), texts[0].text if texts else ""
+                documents.append(JudgedDocument(judgement, vector, text, title_text))
         return documents
 
     def _read_documents(self, index: str, ids: Sequence[str], headers: Headers) -> dict[str, Content]:

@@ -186,25 +186,44 @@ class WordSelector:
             A selection value after Robertson (1990), "On term selection for query expansion".
         """
         candidates = {} if feedback is None else feedback.expansion_terms
-        # Sessions have words in common. They are counted for one session after the other, so that no word is counted
-        # twice.
-        info = replace(info, fields=info.fields or tuple(sorted(text_fields)))
-        group = (info.name, str(headers), info.fields)
-        keys = {word: (group, word) for word in candidates}
-        values = dict.fromkeys(candidates, 1.0)
-        if not self._failures.get(group):
-            try:
-                values = get_or_fetch(
-                    self._cache, keys, lambda words: self._selection_values(words, info, headers), group=group
-                )
-            except ResiftError as error:
-                log.warning("Words of index %r are not counted: %s", info.name, error.message)
-                self._failures.put(group, True)
+        values = self.values(candidates, info, headers, text_fields)
         useful = [word for word in candidates if values.get(word)]
         best = sorted(useful, key=lambda word: -candidates[word] * values[word])[:MAX_EXPANSION_WORDS]
         smallest = SMALLEST_WEIGHT * max((candidates[word] for word in best), default=0.0)
         selected = [word for word in candidates if word in best and candidates[word] >= smallest]
         return {word: candidates[word] * info.tuning.words for word in selected}
+
+    def values(
+        self, words: Collection[str], info: IndexInfo, headers: Headers = None, text_fields: Collection[str] = ()
+    ) -> dict[str, float]:
+        """Return how useful words are as additional words of a query in an index (:meth:`_selection_values`).
+
+        The values are cached. All values are 1 if the engine refuses to count the documents.
+
+        Args:
+            words: The words.
+            info: The description of the index.
+            headers: The HTTP headers of the caller.
+            text_fields: The names or patterns of the fields in which the query searches for words. Empty for all
+                fields.
+        """
+        # Sessions have words in common. They are counted for one session after the other, so that no word is counted
+        # twice.
+        info = replace(info, fields=info.fields or tuple(sorted(text_fields)))
+        group = (info.name, str(headers), info.fields)
+        values = dict.fromkeys(words, 1.0)
+        if not self._failures.get(group):
+            try:
+                values = get_or_fetch(
+                    self._cache,
+                    {word: (group, word) for word in words},
+                    lambda missing: self._selection_values(missing, info, headers),
+                    group=group,
+                )
+            except ResiftError as error:
+                log.warning("Words of index %r are not counted: %s", info.name, error.message)
+                self._failures.put(group, True)
+        return values
 
     def _selection_values(self, words: Sequence[str], info: IndexInfo, headers: Headers) -> dict[str, float]:
         """Return how useful each word would be as an additional word of a query.

@@ -139,6 +139,28 @@ def test_words_are_counted_in_the_fields_that_the_query_searches(
         cluster.drop_if_exists(name)
 
 
+def test_a_session_is_explained_by_the_fields_that_its_search_searched(
+    cluster: OpenSearchEngine, client: FlaskClient
+) -> None:
+    german = {"type": "text", "analyzer": "german"}
+    marked = {"title": "Pictures of fire", "body": "Bilder und die Farben"}
+    documents = {"marked": marked, "similar": {"title": "und fire", "body": marked["body"]}}
+    documents |= {str(n): {"title": "fire and pictures", "body": "Spiel und die Karten"} for n in range(100)}
+    name = filled(cluster, {"properties": {"title": {"type": "text"}, "body": german}}, documents)
+    try:
+        mark = {"session": "a", "index": name, "query": "xyz", "relevant": ["marked"], "explain": True}
+        assert "pictures" in post(client, "/v1/feedback", **mark)["learned"]["asked"]
+        body = {"query": {"match": {"body": "xyz"}}, "ext": {"resift": {"session": "a"}}}
+        post(client, "/v1/rewrite", index=name, body=body)
+        learned = client.get("/v1/sessions/a").get_json()["learned"]
+        assert set(learned["asked"]) == {"bilder", "farben"}
+        assert learned["because"][0]["title"] == "Pictures of fire"
+        # The word of the title is in the model, but not in the field.
+        assert "fire" not in learned["because"][0]["words"]
+    finally:
+        cluster.drop_if_exists(name)
+
+
 def test_japanese_words_are_searched_rather_than_single_characters(
     cluster: OpenSearchEngine, client: FlaskClient
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
@@ -30,6 +32,22 @@ def test_explanations_name_words_of_both_directions(model: Model) -> None:
     assert learned["towards"][0] in ("fire", "bush", "flame", "smoke", "forest", "tree")
     assert learned["away"][0] in ("army", "gun", "soldier", "war", "ceasefire", "peace")
     assert learned["asked"] == ["bush", "forest", "zzz"]
+
+
+def test_words_count_by_their_value_for_searching(model: Model) -> None:
+    judged = judge(model, {"bush forest fire": 1, "army gun": -1})
+    feedback = Feedback.from_judged(judged, model.dim)
+    requests = []
+
+    def values(index: str, words: Sequence[str]) -> dict[str, float]:
+        requests.append((index, set(words)))
+        return {word: {"bush": 1e-6, "forest": 0.0, "army": 0.0, "gun": 0.0}.get(word, 1.0) for word in words}
+
+    first, second = explain(model, feedback, judged, word_values=values)["because"]
+    assert requests == [("docs", {"bush", "forest", "fire", "army", "gun"})]
+    assert first["words"] == ["fire", "bush"]
+    # If no word has a value, no other document contains the words. They still explain the document.
+    assert set(second["words"]) == {"army", "gun"}
 
 
 def test_judgements_of_one_class_explain_one_direction(model: Model) -> None:
