@@ -78,6 +78,7 @@ class PairOptions:
     """Settings for training word vectors on pairs of queries and documents.
 
     The defaults were chosen on Cranfield, CISI, MEDLINE, Vaswani and STS 2012 to 2016.
+    ``benchmarks/pairs_settings.py`` compares most of them with other values by leaving one collection out.
 
     Attributes:
         epochs: The number of passes over the pairs.
@@ -273,7 +274,7 @@ def train_on_pairs(
     """
     options, steps = options or PairOptions(), StepCounter(progress, 0)
     if teacher is not None:
-        vectors = _with_new_words(vectors, sources, teacher, options, steps)
+        vectors = with_new_words(vectors, sources, teacher, options, steps)
     counted_sources = [source for pairs in sources if len(source := CountedPairs.from_texts(vectors, pairs)) > 1]
     count = sum(map(len, counted_sources))
     if count < _MIN_PAIRS:
@@ -313,7 +314,7 @@ def train_on_pairs(
     return WordVectors(vectors.words, rows, weights, info=info)
 
 
-def _with_new_words(
+def with_new_words(
     vectors: WordVectors,
     sources: Sequence[Sequence[Pair]],
     teacher: Transformer,
