@@ -114,12 +114,16 @@ def word_spans(text: str) -> list[tuple[int, int]]:
     return [match.span() for match in _word_pattern().finditer(text)]
 
 
-def _runs(scripts: Iterable[tuple[int, int]]) -> str:
-    """Return a regular expression that matches a run of characters in ranges of code points."""
-    return f"[{''.join(f'{chr(first)}-{chr(last)}' for first, last in scripts)}]+"
+def _character_class(ranges: Iterable[tuple[int, int]]) -> str:
+    """Return ranges of code points in the notation of a regular expression's character class, such as ``a-z0-9``."""
+    return "".join(f"{chr(first)}-{chr(last)}" for first, last in ranges)
 
 
-_UNSPACED_RUN = re.compile(f"(?P<han>{_runs(_HAN)})|(?P<katakana>{_runs(_KATAKANA)})|(?P<hiragana>{_runs(_HIRAGANA)})")
+_UNSPACED_RUN = re.compile(
+    f"(?P<han>[{_character_class(_HAN)}]+)"
+    f"|(?P<katakana>[{_character_class(_KATAKANA)}]+)"
+    f"|(?P<hiragana>[{_character_class(_HIRAGANA)}]+)"
+)
 
 
 def searchable_words(text: str) -> list[str]:
@@ -146,7 +150,9 @@ def searchable_words(text: str) -> list[str]:
 
 
 def bag_of_words(text: str, idf: Callable[[str], float] = lambda word: 1.0) -> dict[str, float]:
-    """Return the words of a text with weights sqrt(count) · idf(word), scaled to unit length (l2).
+    """Return the words of a text with their weights, which are scaled to a Euclidean length of 1.
+
+    The weight of a word is the square root of its count in the text, times its inverse document frequency.
 
     Function words ("the", "you") are left out, because they describe the style of a text and not its subject. The
     suffixes of "court's", "don't" and "fee(s)" are left out too. Other single letters are words ("vitamin D"). Chinese
@@ -221,11 +227,6 @@ def context_dependence(text: str) -> float:
     if _REFERENCE.search(text.strip()):
         words -= _REFERENCE_WORDS
     return min(1.0, max(0.0, (high - words) / (high - low)))
-
-
-def _character_class(ranges: Iterable[tuple[int, int]]) -> str:
-    """Return ranges of code points in the notation of a regular expression's character class, such as ``a-z0-9``."""
-    return "".join(f"{chr(first)}-{chr(last)}" for first, last in ranges)
 
 
 @cache

@@ -118,7 +118,7 @@ class Rewritten:
 
     @property
     def has_resift_scores(self) -> bool:
-        """Whether words and rescore stages that Resift added to the search body change the scores of the hits.
+        """Whether words or rescore stages that Resift added to the search body may change the scores of the hits.
 
         The value is False if Resift changed the clauses of the query instead (:attr:`in_place`), or if the search was
         not rewritten.

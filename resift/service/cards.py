@@ -234,7 +234,7 @@ def _combine_facets(
 
     Returns:
         The names of the facet fields, configured fields first, and a mapping from numeric and date fields to the lower
-        bounds of their value ranges. Automatic facets are only added up to a total of :data:`_MAX_FACETS`.
+        bounds of their value ranges. Automatic facets are only added up to a total of six facets.
     """
     first = [_keyword_subfield(name, keyword_fields) for name in configured]
     guessed_names, ranges = guessed

@@ -59,8 +59,8 @@ def default_session_store(engine: str) -> str:
     """Return the default path of the file in which search sessions are stored.
 
     The embedded engine stores sessions in its own file, so that sessions of different engines are not mixed. With a
-    cluster, or if the engine's file is not writable, sessions are stored in ``SESSIONS_FILE``. Storing them in the
-    cluster must be requested, because it needs write permission and an additional request per search.
+    cluster, or if the engine's file is not writable, sessions are stored in the file ``sessions.db``. Storing them in
+    the cluster must be requested, because it needs write permission and an additional request per search.
 
     Args:
         engine: The address of the search engine.

@@ -290,6 +290,8 @@ class SearchService:
         Returns:
             A dictionary with the id of the ``session``, the times ``created`` and ``expires``, the number of ``steps``,
             the list ``judgements``, and the explanation ``learned``. The explanation is None if nothing was learned.
+            In each item of ``judgements``, ``counts`` tells whether the judgement still has an effect on searches.
+            If no judged document has a text to learn from, the list ``notes`` contains a message about this.
         """
         effective = session.effective_judgements
         text_fields = self._searched_fields.get(session.id) or ()
