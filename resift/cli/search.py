@@ -28,7 +28,7 @@ from resift.feedback.methods import METHODS, MethodName
 from resift.ingest.fields import guess_fields
 from resift.plugin.addresses import is_cluster
 from resift.query.body import parse
-from resift.query.dsl import document_text
+from resift.query.dsl import document_text, values_of
 from resift.service.bodies import Search, rewriting_options, search_body
 from resift.service.words import COMMAND_WAIT_SECONDS
 from resift.text import plain_text
@@ -82,7 +82,7 @@ def search(
     """
     with library_at(engine, model, index, store if session and store_exists(store) else ":memory:") as opened_library:
         # Raises IndexNotFound. The error of the library would explain how to create an index in Python.
-        opened_library.service.info(index)
+        info = opened_library.service.info(index)
         opened_index = opened_library.index(index)
         # Wait for the index's words, because the command has no later search that could use them.
         opened_library.service.words.wait_seconds = COMMAND_WAIT_SECONDS
@@ -107,7 +107,7 @@ def search(
         click.echo(f"expansion words: {', '.join(words[:_MAX_WORDS])}")
     if words := hits.response["resift"].get("carried"):
         click.echo(f"words of earlier marks: {', '.join(words)}")
-    _print_hits(hits, opened_index.fields or _guess_fields(hits))
+    _print_hits(hits, info.fields or _guess_fields(hits, info.read_fields))
 
 
 @click.command(epilog="Example: resift mark news 'bush fire' 4711 4712 --session anna")
@@ -181,19 +181,22 @@ def _shortened(value: Any) -> Any:
     return f"({len(value)} characters)" if isinstance(value, str) and len(value) > _MAX_TEXT else value
 
 
-def _guess_fields(hits: library.Hits) -> list[str]:
-    """Guess the names of the text fields of an index from the hits of a search.
+def _guess_fields(hits: library.Hits, names: Sequence[str]) -> list[str]:
+    """Guess which fields of an index contain texts for readers, from the hits of a search.
 
     This is necessary for an index that does not store the names of its text fields.
 
     Args:
         hits: The hits, which contain the documents.
+        names: The text fields of the mapping. If empty, all fields of the documents are considered.
 
     Returns:
         The names. Empty if no field contains texts.
     """
     try:
-        return guess_fields([hit.source for hit in hits])
+        if not names:
+            return guess_fields([hit.source for hit in hits])
+        return guess_fields([{name: list(values_of(hit.source, name)) for name in names} for hit in hits])
     except BadInput:
         return []
 

@@ -13,6 +13,7 @@ from msgspec import structs
 from resift.arrays import Floats
 from resift.contracts.tuning import DEFAULT_TUNING, Tuning
 from resift.errors import BadInput, ModelMismatch
+from resift.field_names import has_title_name
 from resift.query.clause_count import FieldTypes
 from resift.query.dsl import VECTOR_FIELD, NestedField, values_of
 
@@ -120,9 +121,10 @@ class IndexInfo:
     def read_fields(self) -> tuple[str, ...]:
         """The fields in the ``_source`` of documents that contain texts. Empty if they are unknown.
 
-        In an index without vectors of Resift, these are the fields that fill the text fields of the mapping.
+        In an index without vectors of Resift, these are the fields that fill the text fields of the mapping. Fields
+        with titles come first.
         """
-        return self.fields or tuple(self.text_sources)
+        return self.fields or tuple(sorted(self.text_sources, key=lambda name: not has_title_name(name)))
 
     def find_model(self, model: ModelDescription) -> IndexInfo | None:
         """Find the description of the vectors that an embedding model has written to this index.

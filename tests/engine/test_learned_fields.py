@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from flask.testing import FlaskClient
 from service_app import post, wait_for_sample
 
 from resift import Model
+from resift.cli.main import main
 from resift.encoders.dynamax import DynaMax
 from resift.integrations.passages import passages
 from resift.library import Library
@@ -97,6 +99,46 @@ def test_only_words_of_text_fields_are_learned(client: FlaskClient, packages: st
     words = {"feh", "viewer", "pictures", "fast", "photographs", "slideshow", "wallpaper"}
     assert explained(client, packages, "feh") == words
     assert explained(client, packages, "eog") == {"eog", "pictures", "desktop"}
+
+
+def test_hits_show_texts_of_the_text_fields(
+    cluster: OpenSearchEngine,
+    client: FlaskClient,
+    opensearch_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = {"type": "text"}
+    properties = {
+        "code": KEYWORD,
+        "note": {**text, "index": False},
+        "about": {"properties": {"heading": text}},
+        "body": text,
+    }
+    document = {
+        "code": "Kodex 17 der Karten",
+        "note": "an internal note that nobody searches, but which is the longest text of the document",
+        "body": "Brass lamps burn for hours",
+        "about": {"heading": "Lamps of brass"},
+    }
+    other = {
+        **document,
+        "body": "Glass lamps break",
+        "about": {"heading": "Lamps of glass"},
+        "code": "Kodex 18 der Karten",
+    }
+    name = filled(cluster, {"properties": properties}, {"1": document, "2": other})
+    try:
+        answer = post(client, "/v1/search", index=name, query="burn", documents="card")
+        card = answer["hits"]["hits"][0]["resift"]["card"]
+        assert (card["title"], card["text"]) == ("Lamps of brass", "Brass lamps burn for hours")
+        opened = Library(client.application.extensions["resift"]).index(name)
+        assert repr(opened.search("burn")).endswith("1: Lamps of brass")
+        monkeypatch.chdir(tmp_path)
+        shown = CliRunner().invoke(main, ["search", name, "burn", "--engine", opensearch_url])
+        assert shown.output.splitlines()[0].endswith("1  Lamps of brass | Brass lamps burn for hours")
+    finally:
+        cluster.drop_if_exists(name)
 
 
 def test_a_query_learns_from_the_fields_that_it_searches(client: FlaskClient, packages: str) -> None:
