@@ -232,21 +232,21 @@ class DocumentSet(ReviewDocuments):
 
 
 class _UnjudgedFeatures(NamedTuple):
-    """The sums of the TF-IDF features of all unjudged documents, which a classifier uses as irrelevant examples.
+    """Weighted totals over the unjudged documents, which a classifier treats as irrelevant examples.
 
-    A judged document has the weight 1, and each unjudged document the same smaller weight.
+    A judged document has the weight 1. All unjudged documents have the same, smaller weight.
 
     Attributes:
-        sums: The weighted sum of each feature over the unjudged documents, of shape (n_features,). Features that occur
-            in no judged document may be left out.
-        total: The weighted sum of all features over the unjudged documents, including features that ``sums`` leaves
-            out.
-        number: The weight of an unjudged document, multiplied by the number of unjudged documents.
+        sums: For each TF-IDF feature, the weighted sum over the unjudged documents, of shape (n_features,). Features
+            that occur in no judged document may be left out.
+        total: A single number, the weighted sum over all features and all unjudged documents. It includes the features
+            that ``sums`` leaves out.
+        weight: The sum of the weights of the unjudged documents.
     """
 
     sums: NDArray[np.float32]
     total: float
-    number: float
+    weight: float
 
 
 class _NaiveBayes:
@@ -322,15 +322,15 @@ class _NaiveBayes:
             judged: The features of the judged documents, a sparse matrix of shape (n_judged, n_features).
         """
         number = self.features.shape[0] - judged.shape[0]
-        count = min(_UNJUDGED_WEIGHT, _MAX_DOCUMENT_WEIGHT * number)
-        sums = (self._sums - _column_sums(judged)) * (count / max(number, 1))
-        return _UnjudgedFeatures(sums, float(sums.sum()), count)
+        weight = min(_UNJUDGED_WEIGHT, _MAX_DOCUMENT_WEIGHT * number)
+        sums = (self._sums - _column_sums(judged)) * (weight / max(number, 1))
+        return _UnjudgedFeatures(sums, float(sums.sum()), weight)
 
     def _weights(self, known: Any, targets: NDArray[np.bool_], unjudged: _UnjudgedFeatures) -> NDArray[np.float32]:
         relevant = int(targets.sum())
         irrelevant_weight = len(targets) / (1 + _RATIO)  # total weight of the irrelevant documents
         relevant_scale = irrelevant_weight * _RATIO / relevant
-        irrelevant_scale = irrelevant_weight / (len(targets) - relevant + unjudged.number)
+        irrelevant_scale = irrelevant_weight / (len(targets) - relevant + unjudged.weight)
         relevant_sums = _column_sums(known[targets]) * relevant_scale
         irrelevant_sums = (_column_sums(known[~targets]) + unjudged.sums) * irrelevant_scale
         relevant_total = relevant_sums.sum()

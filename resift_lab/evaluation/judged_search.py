@@ -140,7 +140,8 @@ def _require_documents(index: Any, ids: list[str]) -> None:
         ids: The ids of the relevant documents.
 
     Raises:
-        BadInput: If the index contains none of the documents, or ``index`` is another object, such as a name.
+        BadInput: If the index contains none of the documents, or ``index`` is not an object as described above, for
+            example the name of an index.
     """
     searched = getattr(index, "index", index)  # a session has the attribute index
     if not hasattr(searched, "library"):

@@ -153,13 +153,14 @@ class _LabelledDocuments:
         self.vectors, self.labels, self.classes = encoder.encode(texts), labels, classes
 
     def targets(self, rows: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the values that a regression should predict: 1 for a document's class, and -1 for the other classes.
+        """Return the targets for training a classifier that separates each class from all others by regression.
 
         Args:
-            rows: The positions of n documents, shape (n,).
+            rows: The row numbers of n documents, shape (n,).
 
         Returns:
-            Array of shape (n, C) for C classes.
+            Array of shape (n, C) for C classes. It contains 1 in the column of a document's class, and -1 in the other
+            columns.
         """
         return np.where(self.labels[rows, None] == np.arange(self.classes), 1.0, -1.0)
 

@@ -161,9 +161,9 @@ class SearchAttachment:
         A copy is necessary if other indices use the pipeline, for example.
 
         Args:
-            source: The name of the pipeline.
-            is_users_pipeline: Whether the user chose the pipeline, now or in an earlier run. Otherwise, ``source`` is
-                the default search pipeline of the indices.
+            source: The name of the pipeline. It is the default search pipeline of the indices, unless the user chose
+                another one.
+            is_users_pipeline: Whether the user chose the pipeline, now or in an earlier run.
         """
         if self.other_uses or self._belongs_to_other_name(source):
             return True

@@ -153,7 +153,10 @@ class SearchDetachment:
         return [*lines, *self.still_attached_lines()]
 
     def still_attached_lines(self) -> list[str]:
-        """Return a line of text for each other name by which the indices are still attached, such as an alias."""
+        """Return lines of text about the names, such as aliases, under which the indices remain attached to Resift.
+
+        Each line contains one name, and the command that detaches it.
+        """
         return [f"  still attached through {name}: resift detach {shlex.quote(name)}" for name in self.still_attached]
 
     def run(self) -> None:

@@ -96,7 +96,7 @@ def ndcg_at_5(scores: Scores, turn: Turn, excluded: Sequence[int]) -> float:
 
 
 def _condensed_metrics(rankings: Sequence[Scores], turn: Turn) -> list[float]:
-    """Return the nDCG@5 of rankings without unjudged documents, and the share of judged hits.
+    """Compute the nDCG@5 of rankings after their unjudged documents are removed, and the share of judged hits.
 
     Args:
         rankings: Scores of the N documents in each ranking, each of shape (N,).
@@ -104,8 +104,9 @@ def _condensed_metrics(rankings: Sequence[Scores], turn: Turn) -> list[float]:
             with a grade or a mark is judged.
 
     Returns:
-        nDCG@5 of each ranking without the unjudged documents, followed by the share of judged documents among the first
-        ten hits of each complete ranking.
+        A list of 2 · n numbers for n rankings. The first n are the nDCG@5 of the rankings, from which all unjudged
+        documents are removed. The last n are the shares of judged documents among the first ten hits of the complete
+        rankings.
     """
     judged = list({*turn.grades, *turn.marks})
     condensed, fractions = [], []
