@@ -66,6 +66,17 @@ def test_the_node_whose_call_fails_is_named(searches: Searches, nowhere: str) ->
     assert list(NativePlugin.read(cluster).versions) == [node["name"] or id]
 
 
+def test_misspelt_keys_without_a_session_are_logged(searches: Searches, nowhere: str) -> None:
+    with searches.counting() as counts:
+        assert searches.hits(searches.pipeline(nowhere), ext={"resift": {"sesion": "anna"}}) == searches.hits()
+    assert counts() == {}  # the service is not called
+    ((_, node),) = searches.ask("GET", "/_nodes/settings")["nodes"].items()
+    folder = Path(node["settings"]["path"]["logs"])
+    # An earlier test may have sent another key. A node logs this at most once a minute.
+    message = "a search ran unchanged, because ext.resift names no session: its keys are ["
+    assert until(lambda: any(message in path.read_text("utf-8", "replace") for path in folder.glob("*.log")))
+
+
 def test_a_search_runs_unchanged_if_the_service_is_frozen(searches: Searches) -> None:
     with frozen_server() as url, searches.counting() as counts:
         # the client of the tests would wait for a minute
