@@ -13,7 +13,7 @@ from resift.errors import BadInput
 from resift.notebook import Progress, data_frame, html_table, progress_bar
 from resift.query.dsl import PLAIN
 from resift_lab.evaluation.metrics import Numbers, average_precision, ndcg_at, recall_at, reciprocal_rank
-from resift_lab.evaluation.significance import bootstrap_mean
+from resift_lab.evaluation.significance import bootstrap_mean, require_scipy
 
 DEPTH = 100
 _QRELS = "query id → document id → a number, above 0 where it is relevant"
@@ -98,7 +98,9 @@ def evaluate(
     Raises:
         BadInput: If a judged query is missing, if no query has a relevant document, or if the index contains none of
             the relevant documents.
+        MissingExtra: If SciPy is not installed.
     """
+    require_scipy()
     judged = _with_relevant_documents(qrels)
     if not judged:
         raise BadInput("no query has a relevant document", expected=_QRELS)

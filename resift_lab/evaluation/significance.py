@@ -14,6 +14,16 @@ from resift_lab.evaluation.metrics import Numbers
 _CHUNK = 2_000_000  # maximum number of random numbers to draw at once
 
 
+def require_scipy() -> None:
+    """Check that SciPy is installed, before a long measurement whose last step needs it.
+
+    Raises:
+        MissingExtra: If SciPy is not installed.
+    """
+    with needs_extra("lab", "Evaluation"):
+        import scipy.stats  # noqa: F401
+
+
 def bootstrap_mean(
     values: Sequence[float] | NDArray[Any],
     rng: np.random.Generator,

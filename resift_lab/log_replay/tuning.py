@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from resift.contracts.tuning import Tuning
 from resift_lab.evaluation.metrics import Numbers
-from resift_lab.evaluation.significance import paired_randomization
+from resift_lab.evaluation.significance import paired_randomization, require_scipy
 from resift_lab.training.gate import SIGNIFICANT
 
 # The constants of sessions (attributes of Tuning), with their candidate values. Each value is a factor of the default.
@@ -64,7 +64,11 @@ def choose_constants(quality: QualityFunction, start: Tuning, seed: int = 0) -> 
     Returns:
         The result of the comparison. Its ``tuning`` contains the new constants if they are significantly better, and
         otherwise the current constants.
+
+    Raises:
+        MissingExtra: If SciPy is not installed.
     """
+    require_scipy()
     cache: dict[tuple[float, ...], Numbers] = {}
 
     def cached_quality(tuning: Tuning) -> Numbers:

@@ -20,7 +20,7 @@ import pytest
 import resift
 import resift_lab
 from resift import Index, Model
-from resift.errors import BadInput
+from resift.errors import BadInput, MissingExtra
 from resift.ingest import parquet as parquet_rows
 from resift.ingest.tables import rows_in
 
@@ -230,6 +230,14 @@ def test_results_are_tables_with_nothing_of_theirs_as_html(news: Index) -> None:
         html = shown._repr_html_()
         assert "&lt;" in html
         assert [tag for tag in ("<script", "<b>", "<i>") if tag in html] == []
+
+
+def test_evaluate_says_that_scipy_is_missing_before_it_searches(news: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    news.add([{"id": "1", "text": "smoke"}])
+    monkeypatch.setitem(sys.modules, "scipy.stats", None)
+    monkeypatch.setattr(Index, "search", lambda *_, **options: pytest.fail("searched"))
+    with pytest.raises(MissingExtra, match=r"needs scipy: pip install 'resift\[lab\]'"):
+        resift_lab.evaluate(news, {"1": "smoke"}, {"1": {"1": 1}})
 
 
 def test_evaluate_agrees_with_ir_measures(news: Index) -> None:

@@ -6,6 +6,7 @@ import csv
 import json
 import random
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from resift.cli.main import main
 from resift.contracts.engine import Engine
 from resift.contracts.tuning import DEFAULT_TUNING, Tuning
 from resift.contracts.ubi import EVENTS, QUERIES, UbiEvent, UbiLog, UbiQuery
-from resift.errors import BadInput
+from resift.errors import BadInput, MissingExtra
 from resift.feedback.judgements import Judgement
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
@@ -30,6 +31,7 @@ from resift_lab.log_replay import report, traffic
 from resift_lab.log_replay.replay import Observation, ReplayLog, SkippedClicks, replay
 from resift_lab.log_replay.report import false_alarms, metrics_by_group
 from resift_lab.log_replay.traffic import read_searches, sample_clients
+from resift_lab.log_replay.tuning import choose_constants
 
 TOPICS = {"fire": "bush flame smoke forest", "war": "army gun soldier ceasefire"}
 DOCUMENTS = [f"{topic}-{n}" for n in range(20) for topic in TOPICS]
@@ -161,6 +163,12 @@ def test_swapped_rankings_measure_false_alarms() -> None:
     assert false_alarms(simulated(np.random.default_rng(0), 200, 0.8)) <= 10
     single = metrics_by_group([Observation("a", 2, 1, 2, 1)])["all"]
     assert single.interval == (-1, 1)  # a single client gives no interval
+
+
+def test_tuning_says_that_scipy_is_missing_before_it_measures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "scipy.stats", None)
+    with pytest.raises(MissingExtra, match="needs scipy"):
+        choose_constants(lambda _: pytest.fail("measured"), DEFAULT_TUNING)
 
 
 def test_lower_clicks_have_larger_weights() -> None:
