@@ -14,7 +14,7 @@ from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine
 from resift.contracts.tuning import DEFAULT_TUNING, Tuning
 from resift.encoders.model import Model
-from resift.errors import BadInput
+from resift.errors import BadInput, needs_extra
 from resift.feedback.methods import DEFAULT_METHOD
 from resift.notebook import Progress, progress_bar
 from resift.service.connect import open_engine
@@ -123,10 +123,15 @@ def _tune_weight(engine: Engine, info: IndexInfo, model: Model) -> TuningResult:
 
     Returns:
         The result with the new weight. If no weight can be chosen, the result explains why, and nothing is stored.
+
+    Raises:
+        MissingExtra: If SciPy is not installed, and the weight cannot be chosen without it.
     """
     chosen = weigh_index(engine, info.name, info.fields, model)
     if chosen is None:
-        reason = "there are too few documents to choose a weight, or the extra 'adapt' is not installed"
+        with needs_extra("adapt", "Choosing the weight of the vectors"):  # weigh_index ignores that it is missing
+            import scipy.stats  # noqa: F401
+        reason = "there are too few documents to choose a weight"
         return TuningResult(info.tuning, False, [f"{info.name}: {reason}"])
     tuning = info.tuning.with_weight(chosen)
     engine.tune(info.name, tuning)

@@ -171,6 +171,15 @@ def test_tuning_says_that_scipy_is_missing_before_it_measures(monkeypatch: pytes
         choose_constants(lambda _: pytest.fail("measured"), DEFAULT_TUNING)
 
 
+@pytest.mark.parametrize("engine_url", ["sqlite"], indirect=True)
+def test_tuning_the_weight_of_vectors_says_that_scipy_is_missing(
+    engine_url: str, news: str, model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "scipy.stats", None)
+    with pytest.raises(MissingExtra, match=r"the vectors needs scipy: pip install 'resift\[adapt\]'"):
+        resift_lab.tune(news, "documents", engine_url, model=model)
+
+
 def test_lower_clicks_have_larger_weights() -> None:
     rows = metrics_by_group(
         [Observation("a", 1, 1, 1, 2), Observation("b", 10, 1, 10, 5), Observation("c", 90, 1, None, 50)]
