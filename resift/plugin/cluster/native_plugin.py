@@ -25,11 +25,14 @@ _SESSION = "resift-doctor"  # a session without marks
 # balancer may distribute the requests of an attempt over several nodes.
 _ATTEMPTS = 5
 _PAUSE = 0.5  # seconds between two attempts; an open circuit breaker calls the service again after a second
-_UNAUTHORIZED, _BREAKER_OPEN = "unauthorized", "breaker_open"
+_BREAKER_OPEN = "breaker_open"
 _FAILURES = {
     "timeout": "the service does not answer in time",
     "unreachable": "the service cannot be reached",
-    _UNAUTHORIZED: "the service refuses the API key",
+    "unauthorized": (
+        f"the service refuses the API key: bin/opensearch-keystore add {KEY_SETTING} on each node, then POST "
+        "/_nodes/reload_secure_settings"
+    ),
     "rejected": "the service refuses the request",
     "service_error": "the service fails",
     "unreadable": "the answer is not from a Resift service of this version",
@@ -167,7 +170,4 @@ def _rewriting_failure(node: str, before: Mapping[str, Any], after: Mapping[str,
     reasons = [reason for reason, count in after["failed"].items() if count > before["failed"].get(reason, 0)]
     if reasons == [_BREAKER_OPEN]:  # the calls that opened the circuit breaker failed for these reasons
         reasons += [reason for reason, count in after["failed"].items() if count and reason != _BREAKER_OPEN]
-    text = "; ".join(_FAILURES.get(reason, reason) for reason in reasons)
-    if _UNAUTHORIZED in reasons:
-        text += f": bin/opensearch-keystore add {KEY_SETTING} on each node, then POST /_nodes/reload_secure_settings"
-    return f"{node}: {text}"
+    return f"{node}: {'; '.join(_FAILURES.get(reason, reason) for reason in reasons)}"
