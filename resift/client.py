@@ -95,6 +95,7 @@ def rewrite(
     - The service does not answer in time, or fails, or the answer is not from Resift's service.
     - The session's id, an option, ``timeout`` or ``key`` is malformed.
     - The index does not exist, or is not served.
+    - The body contains a value that JSON cannot represent.
 
     Args:
         index: The index, alias, pattern or data stream that will be searched.

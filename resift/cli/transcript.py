@@ -145,8 +145,8 @@ class Rankings:
             session: The id of the session in which documents are marked.
 
         Returns:
-            The hits of the three searches. None if the first six hits contain no relevant document, or all of them, so
-            that marks cannot improve the search.
+            The hits of the three searches. None if the first six hits contain no relevant document, or all relevant
+            documents of the question, so that marks cannot improve the search.
         """
         size = _READ + _COUNTED  # at least _COUNTED hits remain without the marked hits
         demo_session = index.session(session)

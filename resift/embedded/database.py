@@ -287,7 +287,7 @@ class ErasingDatabase(Database):
 
         The changes in the log are first written to the database, so no data is lost. If this object has emptied the log
         before and has deleted no rows since, the method tries only once, without waiting. Otherwise, it logs a warning
-        if other processes prevent that the log is emptied.
+        if other processes prevent it from emptying the log.
 
         Args:
             seconds: The maximum time to wait for transactions of other connections, in seconds.

@@ -245,7 +245,10 @@ class Word2Doc(Model):
         return unit_rows(vectors)
 
     def _correct_spelling(self, query: str) -> str:
-        """Return the words of a query with corrected spelling. Queries of more than 32 words are not corrected."""
+        """Return the words of a query with corrected spelling.
+
+        Queries of more than 32 words are not corrected. Only their first 2,000 words are returned.
+        """
         words = tokenize(query)[:_READ_WORDS]
         return " ".join(words if len(words) > _MAX_CORRECTED_WORDS else self.speller.correct(query))
 

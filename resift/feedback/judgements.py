@@ -66,7 +66,7 @@ class JudgedDocument:
         judgement: The judgement: its grade, its source and the query for which it was made.
         vector: The vector of the document, as a float32 array of shape (n_dimensions,).
         text: The text of the document from which the session learns.
-        title_text: A text that begins with the title of the document. Empty if ``text`` begins with the title.
+        title_text: A text that begins with the title of the document. If it is empty, ``text`` begins with the title.
     """
 
     judgement: Judgement

@@ -50,7 +50,7 @@ api = Blueprint("api", __name__, url_prefix="/v1")
 S = TypeVar("S", bound=msgspec.Struct)
 
 _TRUNCATED_FIELDS = ("input", "documents")
-"""Fields of request bodies whose length is checked by :func:`texts`, since the request may ask to cut them."""
+"""Fields of request bodies whose length is checked by :func:`checked_texts`, since the request may ask to cut them."""
 
 
 class JsonProvider(DefaultJSONProvider):

@@ -233,7 +233,8 @@ def _cumulative_probability(count: int, total: int, relevant: int, drawn: int) -
 def _documents_per_relevant(labels: Sequence[bool]) -> int | None:
     """Estimate how many documents must be read to find another relevant document.
 
-    The estimate is the number of documents per relevant document among the last 100 documents that were read.
+    Of the last n documents that were read, at most 100, let r be relevant. The estimate is (n + 1) / (r + 1), rounded
+    to an integer.
 
     Args:
         labels: For each judged document, in the order of reading, whether it is relevant.

@@ -180,7 +180,8 @@ class WordSelector:
                 fields.
 
         Returns:
-            The weights of the selected words, in the order of the candidates.
+            The weights of the selected words, in the order of the candidates. They are multiplied by the factor for
+            words that was chosen for the index (:attr:`Tuning.words`).
 
         Source:
             A selection value after Robertson (1990), "On term selection for query expansion".

@@ -80,7 +80,7 @@ def doctor(url: str, **options: Unpack[InstallationOptions]) -> Result:
 
 
 def _is_unused(installer: Installer) -> bool:
-    """Return whether a cluster has no installation, no resource of one, and no pipeline of an attached index.
+    """Return whether a cluster has nothing of Resift: no installation, no resource of one, no pipeline and no plugin.
 
     Args:
         installer: The installer, which knows the cluster and the resources of an installation.
