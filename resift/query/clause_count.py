@@ -71,8 +71,10 @@ class ClauseCounter:
     def __init__(self, mappings: Sequence[FieldTypes] = ()) -> None:
         self._mappings = mappings
 
-    def clauses_per_word(self, names: Sequence[str]) -> int:
-        """Return how many query clauses OpenSearch counts for a single word that is searched in some fields.
+    def clauses_per_term(self, names: Sequence[str]) -> int:
+        """Return how many query clauses OpenSearch counts for a single term that is searched in some fields.
+
+        A term is a word as the analyzer of a field returns it. See :func:`term_count`.
 
         If several indices are searched, the largest number of all indices is returned.
 
@@ -81,15 +83,15 @@ class ClauseCounter:
                 searched.
 
         >>> counter = ClauseCounter([{"title": "text", "attr_a": "keyword", "attr_b": "text"}])
-        >>> counter.clauses_per_word(["title^2", "attr_*"])
+        >>> counter.clauses_per_term(["title^2", "attr_*"])
         3
-        >>> ClauseCounter([{"title": "text", "year": "integer"}]).clauses_per_word([])
+        >>> ClauseCounter([{"title": "text", "year": "integer"}]).clauses_per_term([])
         3
         """
         bare = [name.partition("^")[0] for name in names] or ["*"]
         if not self._mappings:
             return sum(UNKNOWN_FIELDS if "*" in name else 1 for name in bare)
-        return max(_word_clause_count(types, bare) for types in self._mappings)
+        return max(_term_clauses_of_index(types, bare) for types in self._mappings)
 
     def count_clauses(self, clause: Clause) -> int:
         """Return an upper limit for the number of clauses that OpenSearch counts for a query.
@@ -111,14 +113,14 @@ class ClauseCounter:
     def _text_clause_count(self, clause: Clause) -> int:
         """Return how many clauses OpenSearch counts for a clause that searches for a text, such as ``match``.
 
-        Each word of the text is searched in each field. The words of query string syntax, such as operators, are also
+        Each term of the text is searched in each field. The words of query string syntax, such as operators, are also
         counted.
         """
         text, settings = _text_and_settings(clause)
         names = clause.searched_fields or []
         has_pattern = clause.kind in MULTI_FIELD_TEXT_KINDS and _FIELD_PATTERN.search(text)
-        per_word = self.clauses_per_word([] if has_pattern else names)
-        return per_word * _max_term_count(str(clause.kind), text, settings)
+        per_term = self.clauses_per_term([] if has_pattern else names)
+        return per_term * _max_term_count(str(clause.kind), text, settings)
 
     def _option_filter_clause_count(self, clause: Clause) -> int:
         """Return how many clauses OpenSearch counts for the filters in the options of a clause.
@@ -151,7 +153,7 @@ class ClauseCounter:
             return sum(_token_count(options) for options in settings.values())
         if kind == "more_like_this":
             names = [name for name in as_list(settings.get("fields")) if isinstance(name, str)]
-            return _positive_int(settings.get("max_query_terms"), _MORE_LIKE_THIS_TERMS) * self.clauses_per_word(names)
+            return _positive_int(settings.get("max_query_terms"), _MORE_LIKE_THIS_TERMS) * self.clauses_per_term(names)
         if kind in _RULE_KINDS:
             # OpenSearch expands a span_multi to all words that match it.
             return MAX_ENGINE_CLAUSES if "span_multi" in str(clause.raw) else _scalar_count(settings)
@@ -178,8 +180,8 @@ class ClauseCounter:
         return max((sum(matches_any(field, patterns) for field in types) for types in self._mappings), default=1) or 1
 
 
-def _word_clause_count(types: FieldTypes, names: Sequence[str]) -> int:
-    """Return the number of clauses for one word in the fields of one index.
+def _term_clauses_of_index(types: FieldTypes, names: Sequence[str]) -> int:
+    """Return the number of clauses for one term in the fields of one index.
 
     Args:
         types: The types of the fields of the index.
@@ -194,7 +196,7 @@ def _word_clause_count(types: FieldTypes, names: Sequence[str]) -> int:
 
 
 def _field_clause_count(type: str) -> int:
-    """Return how many clauses OpenSearch counts for one word or value in a field of this type."""
+    """Return how many clauses OpenSearch counts for one term or value in a field of this type."""
     return 1 if type in WORD_TYPES else _VALUE_CLAUSES
 
 

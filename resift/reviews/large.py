@@ -15,7 +15,7 @@ from resift.feedback.feedback import Feedback
 from resift.query.dsl import MAX_RESULTS, Body, text_clause
 from resift.reviews.documents import ReviewDocuments
 from resift.reviews.ranking import DOCUMENT_OVERHEAD, DocumentSet
-from resift.reviews.stored import StoredSet, readable_text
+from resift.reviews.stored import StoredSet, displayed_text
 
 # Maximum size of a set in memory: its characters, and DOCUMENT_OVERHEAD more for each document.
 MAX_SET_SIZE = 100_000_000
@@ -128,7 +128,7 @@ class LargeSet(ReviewDocuments):
         texts |= self._stored.scan(ids=[id for id in labels if id not in texts])
         engine, index, fields = self._stored.engine, self._stored.index, self._stored.fields
         sample = engine.sample(index, _BACKGROUND, list(fields) or True).hits
-        background = {hit["_id"]: readable_text(hit["_source"], fields) for hit in sample}
+        background = {hit["_id"]: displayed_text(hit["_source"], fields) for hit in sample}
         words = DocumentSet(*zip(*{**background, **texts}.items(), strict=True)).strongest_words(labels, _TERMS)
         should = [self._topic, *(text_clause(word, fields, boost=weight) for word, weight in words.items())]
         unjudged = {"must_not": [{"ids": {"values": list(labels)}}]}

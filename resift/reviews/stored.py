@@ -76,7 +76,7 @@ class StoredSet:
                 documents that match a query clause, best first.
         """
         documents = self.engine.scan(self.index, fields=self.fields or None, **selection)
-        return ((document.id, readable_text(document.source, self.fields)) for document in documents)
+        return ((document.id, displayed_text(document.source, self.fields)) for document in documents)
 
     def texts(self, ids: Sequence[str], headers: Headers = None) -> dict[str, str]:
         """Return the current texts of documents by id. Documents that the caller may not read are left out.
@@ -88,7 +88,7 @@ class StoredSet:
         texts: dict[str, str] = {}
         for batch in batched(ids, ID_BATCH):
             documents = self.engine.documents(self.index, batch, headers)
-            texts |= {id: readable_text(source, self.fields) for id, (source, _) in documents.items()}
+            texts |= {id: displayed_text(source, self.fields) for id, (source, _) in documents.items()}
         return texts
 
     def restricted_query(self, filter: Sequence[Body] = (), **clauses: Sequence[Body]) -> Body:
@@ -105,7 +105,7 @@ class StoredSet:
         return self.query or {"match_all": {}}
 
 
-def readable_text(source: Mapping[str, Any], fields: Sequence[str]) -> str:
+def displayed_text(source: Mapping[str, Any], fields: Sequence[str]) -> str:
     """Return the text of a document for display, without HTML tags.
 
     Args:

@@ -260,7 +260,7 @@ class _ClauseRewriter:
         if not self._texts or not knowledge.expansion_words:
             return 0
         clauses_per_term = sum(
-            knowledge.clause_counter.clauses_per_word(clause.searched_fields or knowledge.fields)
+            knowledge.clause_counter.clauses_per_term(clause.searched_fields or knowledge.fields)
             for clause in self._texts
         )
         return addable_word_count(knowledge.expansion_words, self._clause_count, clauses_per_term)
@@ -427,8 +427,9 @@ class _ClauseRewriter:
 
         The factor depends on two numbers. The number g, from 0 to 1, measures how well the vectors in the query's other
         clauses separate documents on the query's topic from other documents (see
-        :meth:`resift.feedback.field_feedback.FieldFeedback.topic_separation`). Values below 0.3 count as 0.3. The
-        number e is the total weight of the judgements for this query. The factor is max(0.3, g) · e / (1 + e), so more
+        :meth:`resift.feedback.field_feedback.FieldFeedback.topic_separation`). Values below 0.3 count as 0.3. If
+        the query has no such clauses, g is 1. If it has some, but none can be moved, g is 0.5. The number e is the
+        total weight of the judgements for this query. The factor is max(0.3, g) · e / (1 + e), so more
         judgements give a larger factor.
         """
         moves = self._moves.values()

@@ -137,7 +137,7 @@ class _TextSearchRewriter:
         word_fields, mean_boost = average_boosts(fields)
         length = knowledge.word_weight * mean_boost * query_word_norm(knowledge.text)
         words = word_clauses(knowledge.expansion_words, word_fields, length)
-        clauses_per_term = knowledge.clause_counter.clauses_per_word(fields)
+        clauses_per_term = knowledge.clause_counter.clauses_per_term(fields)
         # A rescore stage is a query of its own. It does not contain the words of the original query.
         self._words = words[: addable_word_count(knowledge.expansion_words, 0, clauses_per_term)]
         room = addable_word_count(knowledge.expansion_words, self._clause_count, clauses_per_term)

@@ -31,7 +31,7 @@ def addable_term_count(clause_count: int, clauses_per_term: int) -> int:
     Args:
         clause_count: The number of clauses that the query has already.
         clauses_per_term: The number of clauses that each added term needs. See
-            :meth:`resift.query.clause_count.ClauseCounter.clauses_per_word`.
+            :meth:`resift.query.clause_count.ClauseCounter.clauses_per_term`.
     """
     return max(0, (MAX_OWN_CLAUSES - clause_count) // clauses_per_term)
 

@@ -212,8 +212,8 @@ def _read_index(engine: OpenSearchEngine, index: str, field: str, fields: Sequen
         BadInput: If ``field`` is not a ``knn_vector`` field, or no document has a vector in it.
     """
     target, *_ = find_targets(Cluster(engine), index)
-    if target.fields.get(field) != "knn_vector":
-        names = [name for name, kind in target.fields.items() if kind == "knn_vector"]
+    if target.field_types.get(field) != "knn_vector":
+        names = [name for name, kind in target.field_types.items() if kind == "knn_vector"]
         message = f"index {index!r} has no knn_vector field {field!r}"
         raise BadInput(message, value=field, expected=", ".join(names) or "an index with vectors")
     chosen = fields or guess_text_fields(target, sample_sources(engine, target))

@@ -47,7 +47,7 @@ from resift_lab.training.fitting import cosine_gradients
 from resift_lab.training.progress import Progress, StepCounter
 from resift_lab.training.refine import procrustes_map
 from resift_lab.training.transformer import Transformer
-from resift_lab.training.unseen import UnseenWords
+from resift_lab.training.unseen import UnseenWordPredictor
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -346,7 +346,7 @@ def with_new_words(
     encoded = teacher.encode([*mapped, *words], DistillOptions.batch, CHUNK, steps.next_stage())
     rows = unit_rows(vectors.rows())
     mapped_rows = rows[[vectors.index[word] for word in mapped]]
-    linear_map = UnseenWords(WordVectors([*mapped, *words], encoded), mapped, mapped_rows, np.ones(len(mapped)))
+    linear_map = UnseenWordPredictor(WordVectors([*mapped, *words], encoded), mapped, mapped_rows, np.ones(len(mapped)))
     new_rows = unit_rows(linear_map.predict(np.arange(len(mapped), len(encoded))))
     new_weights = np.full(len(words), np.median(vectors.weights), np.float32)
     return WordVectors(
@@ -546,7 +546,7 @@ def _move_untrained_words(start: WordVectors, rows: Floats, frequency: NDArray[n
     """
     is_trained = frequency > 0
     trained, unseen = np.flatnonzero(is_trained), np.flatnonzero(~is_trained)
-    linear_map = UnseenWords(start, [start.words[row] for row in trained], rows[trained], frequency[trained])
+    linear_map = UnseenWordPredictor(start, [start.words[row] for row in trained], rows[trained], frequency[trained])
     moved = np.array(rows, np.float32)
     moved[unseen] = unit_rows(linear_map.predict(unseen))
     return moved

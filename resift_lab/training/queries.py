@@ -42,7 +42,7 @@ from resift_lab.training.options import MIN_DOCUMENTS, QueryOptions
 from resift_lab.training.progress import Progress, StepCounter
 from resift_lab.training.self_supervised import reciprocal_ranks
 from resift_lab.training.teachers import Teacher
-from resift_lab.training.unseen import UnseenWords
+from resift_lab.training.unseen import UnseenWordPredictor
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -274,7 +274,7 @@ class _QueryTraining:
         corpus, count = self.corpus, len(word_vectors)
         rows = np.zeros((len(corpus.words), word_vectors.shape[1]), np.float32)
         rows[:count] = _subtract_mean(word_vectors)[0]
-        general = UnseenWords(self.vectors, corpus.words[:count], rows[:count], corpus.frequency[:count])
+        general = UnseenWordPredictor(self.vectors, corpus.words[:count], rows[:count], corpus.frequency[:count])
         further = np.array([self.vectors.index[word] for word in corpus.words[count:]], np.int64)
         if general.has_known_words:
             rows[count:][further >= 0] = general.predict(further[further >= 0])
@@ -290,7 +290,7 @@ class _QueryTraining:
             rows: The vectors of the V words of the corpus, shape (V, D).
             weights: The weights of the V words, shape (V,).
         """
-        general = UnseenWords(self.vectors, self.corpus.words, rows, self.corpus.frequency)
+        general = UnseenWordPredictor(self.vectors, self.corpus.words, rows, self.corpus.frequency)
         info = {"source": self.vectors.info.get("source")}
         table = general.completed_table(self.corpus.words, rows, weights, info)
         return StaticQueries(quantize_table(table), self.teacher.name, self.field, centre)

@@ -44,7 +44,7 @@ from resift_lab.training.spectral import (
     lsi_vectors,
     project_on_document_axes,
 )
-from resift_lab.training.unseen import UnseenWords
+from resift_lab.training.unseen import UnseenWordPredictor
 
 # Sampling of a large index: random documents per search, and the number of searches.
 _PAGE = 10_000
@@ -298,7 +298,7 @@ def _adapted_table(corpus: Documents, rows: Floats, weights: Floats, vectors: Wo
         dim: The number of dimensions of the projected vectors.
     """
     adapted = project_on_document_axes(corpus, rows, weights, dim)
-    general = UnseenWords(vectors, corpus.words, adapted, corpus.frequency)
+    general = UnseenWordPredictor(vectors, corpus.words, adapted, corpus.frequency)
     info = {"source": vectors.info.get("source"), "trained": len(corpus.words)}
     return general.completed_table(corpus.words, adapted, weights, info)
 

@@ -24,7 +24,7 @@ _MAX_COUNT = 50
 _RIDGE = 1e-3
 
 
-class UnseenWords:
+class UnseenWordPredictor:
     """Predicts vectors for words that did not occur in a training, from their vectors before the training.
 
     The prediction is a linear map. It is fitted by ridge regression on the trained words, for which the vectors before

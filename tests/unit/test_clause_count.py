@@ -94,9 +94,9 @@ def test_an_object_exists_if_any_of_its_fields_does() -> None:
 
 def test_patterns_match_no_vectors_and_the_widest_of_several_indices_counts() -> None:
     mapping = {"properties": {"title": {"type": "text"}, "v": {"type": "knn_vector"}, "parts": {"properties": {}}}}
-    assert ClauseCounter([field_types(mapping)]).clauses_per_word(["*"]) == 1
-    assert ClauseCounter([field_types(mapping), WIDE]).clauses_per_word(["*"]) == 63
-    assert ClauseCounter().clauses_per_word(["*"]) == 50
+    assert ClauseCounter([field_types(mapping)]).clauses_per_term(["*"]) == 1
+    assert ClauseCounter([field_types(mapping), WIDE]).clauses_per_term(["*"]) == 63
+    assert ClauseCounter().clauses_per_term(["*"]) == 50
 
 
 def test_equal_mappings_of_several_indices_are_kept_once() -> None:

@@ -39,7 +39,7 @@ def requested_urls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Let the cluster have search pipelines and a cluster setting, and return the list of requests."""
     requests: list[str] = []
 
-    def urls_without_pipeline(cluster: Any) -> list[str]:
+    def urls_for_searches_without_pipeline(cluster: Any) -> list[str]:
         requests.append("settings")
         return [SYSTEM, SILENT]
 
@@ -48,7 +48,7 @@ def requested_urls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return MODELS.get(url)
 
     monkeypatch.setattr(index_status, "find_rewriters", lambda cluster: REWRITERS)
-    monkeypatch.setattr(index_status, "urls_without_pipeline", urls_without_pipeline)
+    monkeypatch.setattr(index_status, "urls_for_searches_without_pipeline", urls_for_searches_without_pipeline)
     monkeypatch.setattr(index_status, "served_model", served_model)
     return requests
 

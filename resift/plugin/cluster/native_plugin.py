@@ -96,7 +96,7 @@ def install_command(opensearch_version: str) -> str:
     return f"bin/opensearch-plugin install file:///PATH/resift-{opensearch_version}.zip"
 
 
-def urls_without_pipeline(cluster: Cluster) -> list[str]:
+def urls_for_searches_without_pipeline(cluster: Cluster) -> list[str]:
     """Return the URLs of the service that the cluster calls for searches in a session without any search pipeline.
 
     OpenSearch 3.3 and later can add the processor of Resift's plugin to all searches by itself, if a cluster setting

@@ -51,11 +51,11 @@ def uses_of_pipelines(cluster: Cluster, pipelines: Collection[str], kind: str) -
         pipelines: The names of the pipelines.
         kind: The kind of the pipelines, ``search pipeline`` or ``ingest pipeline``.
     """
-    uses = pipeline_uses(cluster) if pipelines else ()
+    uses = all_pipeline_uses(cluster) if pipelines else ()
     return [use for use in uses if use.pipeline in pipelines and use.pipeline_kind == kind]
 
 
-def pipeline_uses(cluster: Cluster) -> Iterator[PipelineUse]:
+def all_pipeline_uses(cluster: Cluster) -> Iterator[PipelineUse]:
     """Yield all places in a cluster where an index, a template or an ingest pipeline names a pipeline."""
     for kind, name, body in _possible_users(cluster):
         for path, value in leaf_values(body):

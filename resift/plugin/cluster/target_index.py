@@ -51,14 +51,14 @@ class TargetIndex:
         return IndexRecord.read(self.name, self.mapping.get("_meta", {}))
 
     @cached_property
-    def fields(self) -> dict[str, str]:
+    def field_types(self) -> dict[str, str]:
         """The types of all fields in the mapping, by field name. The names of inner fields contain dots."""
         return dict(_field_types(self.mapping.get("properties", {})))
 
     @property
     def text_fields(self) -> list[str]:
         """The names of all text fields of the index that can be searched, without fields that Resift has added."""
-        texts = (name for name, kind in self.fields.items() if kind in TEXT_TYPES and not is_resift_field(name))
+        texts = (name for name, kind in self.field_types.items() if kind in TEXT_TYPES and not is_resift_field(name))
         return [name for name in texts if not self.is_stored_only(name)]
 
     def is_stored_only(self, name: str) -> bool:
@@ -237,7 +237,9 @@ class TargetIndex:
         if self.record != IndexRecord.read(self.name, {}):
             return []
         vector_types = ("knn_vector", "binary")
-        vector_fields = (name for name, kind in self.fields.items() if kind in vector_types and is_resift_field(name))
+        vector_fields = (
+            name for name, kind in self.field_types.items() if kind in vector_types and is_resift_field(name)
+        )
         return [name for name in vector_fields if self.count({"exists": {"field": name}})]
 
     @property

@@ -463,7 +463,7 @@ class OpenSearchEngine(Engine):
             words: The words. The analyzers of the index normalise them.
             headers: The HTTP headers of the caller, which are passed on to OpenSearch.
         """
-        clauses_per_term = ClauseCounter(info.field_types).clauses_per_word(info.fields)
+        clauses_per_term = ClauseCounter(info.field_types).clauses_per_term(info.fields)
         if not words or sum(map(term_count, words)) * clauses_per_term > MAX_OWN_CLAUSES:
             return super().word_counts(info, words, headers)
         clauses = [text_clause(word, info.fields) for word in words]

@@ -164,7 +164,7 @@ def _outage_warning(engine: OpenSearchEngine, target: TargetIndex) -> str:
         engine: The engine that is connected to the cluster.
         target: The index, with its mapping and settings.
     """
-    if target.has_hnsw or "knn_vector" not in target.fields.values():
+    if target.has_hnsw or "knn_vector" not in target.field_types.values():
         return ""
     version = engine.ping().split()[1]
     if tuple(int(number) for number in re.findall(r"\d+", version)[:3]) >= _RESTARTS_NO_SHARDS:
@@ -253,12 +253,12 @@ def _check_fields(target: TargetIndex, fields: Sequence[str], sources: Sequence[
         BadInput: If a field is unsuitable, or if none of the documents has text in the fields.
     """
     expected = f"its text fields: {', '.join(target.text_fields) or 'none'}"
-    unknown = [name for name in fields if name not in target.fields]
+    unknown = [name for name in fields if name not in target.field_types]
     if unknown:
         message = f"index {target.name!r} has no field {', '.join(unknown)}"
         raise BadInput(message, value=unknown, expected=expected)
     unsearchable = [
-        f"{name} is {target.fields[name]}" for name in fields if _UNSEARCHABLE.fullmatch(target.fields[name])
+        f"{name} is {target.field_types[name]}" for name in fields if _UNSEARCHABLE.fullmatch(target.field_types[name])
     ]
     unsearchable += [f"{name} is not indexed" for name in fields if target.is_stored_only(name)]
     if unsearchable:

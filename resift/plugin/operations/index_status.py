@@ -13,8 +13,8 @@ from resift.errors import NotFound
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_record import ALL_INDICES, ALL_STATES, IndexRecord
 from resift.plugin.cluster.installation import find_installations
-from resift.plugin.cluster.native_plugin import urls_without_pipeline
-from resift.plugin.cluster.pipeline_uses import pipeline_uses
+from resift.plugin.cluster.native_plugin import urls_for_searches_without_pipeline
+from resift.plugin.cluster.pipeline_uses import all_pipeline_uses
 from resift.plugin.cluster.search_pipelines import SEARCH_PIPELINE_SETTING, find_rewriters, pipeline_name
 from resift.plugin.operations.service_status import ServedModel, served_model
 from resift.plugin.operations.status_row import INSTALL, StatusRow
@@ -69,7 +69,7 @@ def _native_services(cluster: Cluster, indices: Set[str]) -> dict[str, dict[str,
                     urls[index] += rewriter.urls
     # The plugin rewrites each search only once. A processor in a search pipeline runs before the processor that
     # OpenSearch adds by itself, so the URLs of the cluster setting are only called for the other indices.
-    default_urls = urls_without_pipeline(cluster)
+    default_urls = urls_for_searches_without_pipeline(cluster)
     return {
         index: {url: model for url in index_urls or default_urls if (model := ask(url)) is not None}
         for index, index_urls in urls.items()
@@ -119,7 +119,7 @@ def _missing_pipeline_rows(cluster: Cluster, indices_with_vectors: Collection[st
         f"{kind} pipeline": {*(cluster.get_or_none(f"/_{kind}/pipeline") or {})} for kind in ("search", "ingest")
     }
     rows = {}
-    for use in pipeline_uses(cluster):
+    for use in all_pipeline_uses(cluster):
         is_missing = use.pipeline.startswith(PIPELINE_PREFIX) and use.pipeline not in existing[use.pipeline_kind]
         if use.kind != "index" or not is_missing:
             continue

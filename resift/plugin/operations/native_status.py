@@ -13,7 +13,7 @@ from resift.plugin.cluster.installation import find_installations
 from resift.plugin.cluster.native_plugin import (
     NativePlugin,
     install_command,
-    urls_without_pipeline,
+    urls_for_searches_without_pipeline,
 )
 from resift.plugin.cluster.search_pipelines import (
     PipelineBody,
@@ -86,7 +86,7 @@ def _service_urls(cluster: Cluster, native: Mapping[str, Rewriter]) -> list[str]
         native: The native processors, by the name of their search pipeline.
     """
     urls = [url for rewriter in native.values() for url in rewriter.urls]
-    urls += urls_without_pipeline(cluster)
+    urls += urls_for_searches_without_pipeline(cluster)
     installed = {installation.url for installation in find_installations(cluster).values()}
     return [url for url in dict.fromkeys(urls) if url not in installed]
 

@@ -7,7 +7,7 @@ from typing import Any
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.install import check_service_url
 from resift.plugin.cluster.installation import DEFAULT_SERVICE_URL
-from resift.plugin.cluster.native_plugin import NativePlugin, install_command, urls_without_pipeline
+from resift.plugin.cluster.native_plugin import NativePlugin, install_command, urls_for_searches_without_pipeline
 from resift.plugin.cluster.search_pipelines import Rewriter
 from resift.plugin.operations.install import InstallPlan, find_installation, required_install
 
@@ -97,7 +97,7 @@ class Route:
         if self.moved_from:
             lines.append(f"  moved       from {_NAMES[self.moved_from]}, which rewrites these searches now")
             lines.append(f"              first let clients send {self._section} in place of {self._other_section}")
-        if self.is_native and urls_without_pipeline(self.cluster):
+        if self.is_native and urls_for_searches_without_pipeline(self.cluster):
             lines.append("  note        the cluster rewrites searches in a session without any pipeline (resift.url)")
         if self.install is not None:
             url = self.install.installer.url
