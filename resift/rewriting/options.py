@@ -17,6 +17,8 @@ from resift.vectors.weights import beta_from_alpha
 # :mod:`resift.service.search_service`.
 _DEFAULT_WINDOW = 100
 _ML_INFERENCE = "ml_inference"
+_COMPARED_KEYS = 50
+"""Number of unknown keys of ``ext.ml_inference`` that are compared with the options. A comparison takes about 10 µs."""
 _NAMED_KEYS = 3
 """Number of unknown keys that a message names."""
 _SIMILARITY = 0.8
@@ -104,7 +106,7 @@ def describe_unknown_keys(ext: Any) -> str:
         section, options = ext.get(name) if isinstance(ext, dict) else None, fields_of(PipelineOptions)
         keys = [key for key in section if key not in options] if isinstance(section, dict) else []
         if name == _ML_INFERENCE:
-            keys = [key for key in keys if _is_misspelt_option(key)]
+            keys = [key for key in keys[:_COMPARED_KEYS] if _is_misspelt_option(key)]
         if keys:
             named = ", ".join(repr(shorten(key, _MAX_MISSPELT)) for key in keys[:_NAMED_KEYS])
             more = f" and {len(keys) - _NAMED_KEYS} more" if len(keys) > _NAMED_KEYS else ""

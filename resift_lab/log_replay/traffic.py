@@ -7,10 +7,12 @@ import hashlib
 import heapq
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from resift.contracts.ubi import UbiEvent, UbiQuery, unix_seconds
 from resift.errors import BadInput
+from resift.ingest.rows import TABLES
 from resift.sessions.clicks import IMPRESSION, Actions, Object
 
 # Maximum number of events of a client. A client with more events is regarded as a robot and excluded.
@@ -154,6 +156,8 @@ def _client_hash(seed: int, client: str) -> float:
 def read_searches(path: str | Path, id_field: str = "") -> Iterator[UbiEvent]:
     """Read a CSV file of searches as events.
 
+    Commas, semicolons, tabs or vertical bars may separate the columns. The most frequent one in the header is used.
+
     Each row is a search, with these columns:
 
     - ``query``: The text of the query.
@@ -174,7 +178,8 @@ def read_searches(path: str | Path, id_field: str = "") -> Iterator[UbiEvent]:
     """
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
-            rows = csv.DictReader(file)
+            header = file.readline()
+            rows = csv.DictReader(chain([header], file), delimiter=max(TABLES["csv"], key=header.count))
             if missing := [name for name in COLUMNS if name not in (rows.fieldnames or ())]:
                 raise BadInput(f"{path} has no column {missing[0]!r}", value=missing[0], expected=", ".join(COLUMNS))
             for number, row in enumerate(rows, 1):

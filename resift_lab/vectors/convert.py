@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from resift.encoders.tables import build_table
 from resift.errors import BadInput, needs_extra
@@ -28,7 +30,7 @@ def convert(
 ) -> WordVectors:
     """Read a file of word vectors, or the folder of a static model, as a table of word vectors.
 
-    A file may be in word2vec's format (text or binary), GloVe's, or fastText's (``.vec`` or ``.bin``). gensim reads it.
+    A file may be in word2vec's format (text or binary), GloVe's, or fastText's (``.vec`` or ``.bin``).
     A name that ends in ``.bin`` means a binary file: fastText's if it starts with fastText's magic number, otherwise
     word2vec's. A text file may start with word2vec's header line or, like GloVe's, have no header. It may be compressed
     (.gz, .bz2, .xz). If the file repeats a word, the first vector of the word counts.
@@ -68,7 +70,7 @@ def convert(
             value=str(path),
             expected="a file in word2vec's, GloVe's or fastText's format",
         ) from error
-    # For each repetition of a word, gensim leaves None and a row of zeros at the end.
+    # For each repetition of a word in a binary file, gensim leaves None and a row of zeros at the end.
     words = [word for word in keyed.index_to_key[:limit] if word is not None]
     rows = keyed.vectors[: len(words)]
     known = set(words)
@@ -95,7 +97,7 @@ def _read_folder(folder: Path, weighting: str | None, limit: int | None, words: 
 
 
 def _read_with_gensim(path: Path, limit: int | None) -> Any:
-    """Read a word2vec, GloVe or fastText file with gensim.
+    """Read a word2vec, GloVe or fastText file. gensim reads the binary formats.
 
     Args:
         path: The path of the file. Its name and its first line determine the format.
@@ -105,7 +107,7 @@ def _read_with_gensim(path: Path, limit: int | None) -> Any:
         An object of gensim's class ``KeyedVectors``.
 
     Raises:
-        ValueError: If the first line is malformed, or the file is too small for the numbers in it.
+        ValueError: If a line is malformed, or the file is too small for the numbers in its header.
         MissingExtra: If gensim is not installed.
     """
     with needs_extra("lab", "Reading word2vec, GloVe or fastText files"):
@@ -122,14 +124,50 @@ def _read_with_gensim(path: Path, limit: int | None) -> Any:
         return KeyedVectors.load_word2vec_format(str(path), binary=True, limit=limit)
     with open_any(str(path), "rb") as handle:
         fields = handle.readline(_LONGEST_HEADER).split()
-    no_header = len(fields) != 2
-    if not no_header:
+    if has_header := len(fields) == 2:
         _check_size(path, fields, 2)
     if len([float(number) for number in fields[1:]]) < 1:
         raise ValueError("the first line is neither a header nor a vector")
-    return KeyedVectors.load_word2vec_format(
-        str(path), binary=False, limit=limit, no_header=no_header, unicode_errors="replace"
-    )
+    dim = int(fields[1]) if has_header else len(fields) - 1
+    rows: dict[str, NDArray[np.float32]] = {}
+    with open_any(str(path), "rb") as lines:
+        for word, row in _text_rows(islice(lines, has_header, None), dim, 1 + has_header):
+            if len(rows) == limit:
+                break
+            rows.setdefault(word, row)
+    keyed = KeyedVectors(dim)
+    keyed.add_vectors(list(rows), np.array(list(rows.values()), np.float32).reshape(len(rows), dim))
+    return keyed
+
+
+def _text_rows(lines: Iterable[bytes], dim: int, first_line: int) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    """Read the words and vectors of a file in a text format.
+
+    gensim splits a line at each space, and cannot read files whose words contain spaces, such as GloVe's ``840B``.
+    Here, the last ``dim`` numbers of a line are the vector, and the text before them is the word.
+
+    Args:
+        lines: The lines of the file, without the header. Empty lines are skipped.
+        dim: The number of dimensions.
+        first_line: The line number of the first line, for error messages.
+
+    Yields:
+        A word and its vector of shape (``dim``,).
+
+    Raises:
+        ValueError: If a line has no word, or does not end in ``dim`` numbers.
+    """
+    for number, line in enumerate(lines, first_line):
+        if not (stripped := line.rstrip()):
+            continue
+        word, *values = stripped.rsplit(b" ", dim)
+        if len(values) != dim:
+            raise ValueError(f"line {number} has {len(values)} numbers, but the vectors have {dim} dimensions")
+        try:
+            row = np.array([float(value) for value in values], np.float32)
+        except ValueError as error:
+            raise ValueError(f"line {number} does not end in {dim} numbers: {error}") from error
+        yield word.decode("utf-8", "replace"), row
 
 
 def _check_size(path: Path, header: list[bytes], bytes_per_number: int) -> None:

@@ -70,9 +70,11 @@ def test_the_sample_of_a_log_has_bounded_memory(monkeypatch: pytest.MonkeyPatch)
     assert (list(sample.events_by_client), sample.robots) == (["c"], 1)
 
 
-def test_searches_of_a_csv_file_are_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_searches_of_a_csv_file_are_read(tmp_path: Path, delimiter: str) -> None:
     file = tmp_path / "log.csv"
-    file.write_text("client,time,query,shown,clicked\nanna,2024-12-10T00:01:29Z,bush fire,a b c,c\n")
+    lines = "client,time,query,shown,clicked\nanna,2024-12-10T00:01:29Z,bush fire,a b c,c\n"
+    file.write_text(lines.replace(",", delimiter))
     assert [(one.action, one.object, one.ordinal, one.text, one.client) for one in read_searches(file)] == [
         ("impression", "a", 1, "bush fire", "anna"),
         ("impression", "b", 2, "bush fire", "anna"),

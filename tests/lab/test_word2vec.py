@@ -28,8 +28,6 @@ def keyed(vectors: WordVectors) -> KeyedVectors:
     return keyed
 
 
-# gensim leaves a file without a header open
-@pytest.mark.filterwarnings("ignore:unclosed file", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_convert_word2vec_and_glove(tmp_path: Path, keyed: KeyedVectors, vectors: WordVectors) -> None:
     keyed.save_word2vec_format(str(tmp_path / "w.txt"))
     keyed.save_word2vec_format(str(tmp_path / "w.bin"), binary=True)
@@ -43,13 +41,29 @@ def test_convert_word2vec_and_glove(tmp_path: Path, keyed: KeyedVectors, vectors
         assert convert(tmp_path / name, limit=3).words == vectors.words[:3]
 
 
-@pytest.mark.filterwarnings("ignore:unclosed file", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("header", ["", "4 2\n"])
 def test_the_first_vector_of_a_repeated_word_counts(tmp_path: Path, header: str) -> None:
     (tmp_path / "glove.txt").write_text(header + "fire 0.1 0.2\nfire 0.3 0.4\nrain 0.5 0.6\narmy 0.7 0.8\n")
     found = convert(tmp_path / "glove.txt")
     assert found.words == ["fire", "rain", "army"]
     np.testing.assert_allclose(found.rows(), [[0.1, 0.2], [0.5, 0.6], [0.7, 0.8]], atol=1e-6)
+
+
+def test_words_of_a_text_file_may_contain_spaces(tmp_path: Path) -> None:
+    (tmp_path / "glove.txt").write_text(", 0.1 0.2\nfire 0.3 0.4\n. . . 0.5 0.6\nat a@b.com 0.7 0.8\nrain 0.9 1.0 \n\n")
+    found = convert(tmp_path / "glove.txt")
+    assert found.words == ["fire", "rain"]  # no text contains the other words
+    np.testing.assert_allclose(found.rows(), [[0.3, 0.4], [0.9, 1.0]], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [("rain 0.3", "line 2 has 1 numbers, but the vectors have 2"), ("rain x 0.3", "line 2 does not end in 2 numbers")],
+)
+def test_malformed_lines_of_a_text_file_are_named(tmp_path: Path, line: str, message: str) -> None:
+    (tmp_path / "glove.txt").write_text(f"fire 0.1 0.2\n{line}\n")
+    with pytest.raises(BadInput, match=message):
+        convert(tmp_path / "glove.txt")
 
 
 def test_convert_fasttext_binary(tmp_path: Path) -> None:
@@ -67,7 +81,6 @@ def test_convert_fasttext_binary(tmp_path: Path) -> None:
     assert more.weights[-1] >= more.weights[0]
 
 
-@pytest.mark.filterwarnings("ignore:unclosed file", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_only_fasttext_knows_other_words(tmp_path: Path, keyed: KeyedVectors) -> None:
     keyed.save_word2vec_format(str(tmp_path / "w.txt"))
     assert convert(tmp_path / "w.txt", extra_words=keyed.index_to_key[:2]).words == keyed.index_to_key
