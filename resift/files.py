@@ -51,7 +51,7 @@ def replace_private(path: Path, text: str) -> None:
 
 @contextmanager
 def atomic_write(path: str | Path, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """A context manager for writing a file atomically: the file appears at ``path`` when the ``with`` block ends.
+    """Return a context manager that opens a file for an atomic write: it appears at ``path`` when the block ends.
 
     If the block raises an exception, an existing file at ``path`` stays unchanged. Devices and pipes, such as
     /dev/null, are written directly.

@@ -19,7 +19,7 @@ _DELAY = 2
 
 @contextmanager
 def progress_bar(label: str, progress: Progress | None = None) -> Iterator[Progress]:
-    """A context manager that shows a progress bar in a notebook or terminal if the work takes more than two seconds.
+    """Return a context manager that shows a progress bar in a notebook or terminal for work of over two seconds.
 
     The bar is drawn by tqdm, and can be disabled with ``TQDM_DISABLE=1``. If tqdm is not installed, nothing is shown.
 

@@ -84,7 +84,11 @@ def rows_in(documents: Any) -> Iterable[Any]:
 
 
 def _arrow_rows(table: Any) -> Iterator[Any]:
-    """Yield the rows of an Arrow table or an Arrow stream as dictionaries, by column name."""
+    """Yield the rows of an Arrow table or an Arrow stream as dictionaries, by column name.
+
+    Raises:
+        BadInput: If a column name is invalid, or if pyarrow, which a stream needs, is not installed.
+    """
     if hasattr(table, "to_batches"):
         batches = table.to_batches()
     else:

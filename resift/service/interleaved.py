@@ -1,4 +1,4 @@
-"""InterleavedSearches searches, by which a trial measures whether sessions improve the ranking.
+"""Interleaved searches, by which a trial measures whether sessions improve the ranking.
 
 A client who takes part in a trial sees a page with hits of two rankings, with and without the session's judgements
 (team draft interleaving). The page is written to the log of UBI (User Behavior Insights). The clicks in this log show

@@ -405,6 +405,11 @@ class Sessions:
 
         Returns:
             The changed session.
+
+        Raises:
+            SessionNotFound: If the session does not exist and ``marks`` is None, or if it belongs to another caller.
+            SessionBusy: If other processes changed the session during each of the 40 attempts.
+            QuotaExceeded: If ``marks`` is a number, and the API key has used up its daily quota.
         """
         key = self.caller().name
         for attempt in range(_ATTEMPTS):

@@ -82,7 +82,7 @@ def write_folder(
 
 @contextmanager
 def replacing_folder(folder: str | Path, name: str) -> Iterator[Path]:
-    """A context manager that creates an empty folder, which replaces ``folder`` when the ``with`` block ends.
+    """Return a context manager that creates an empty folder, which replaces ``folder`` when the ``with`` block ends.
 
     If the block raises an exception, the new folder is deleted and an existing folder stays unchanged.
 
@@ -166,7 +166,7 @@ def _move_or_exchange(new_folder: Path, target: Path) -> None:
 
 @contextmanager
 def corrupt_model_errors(folder: str | Path) -> Iterator[None]:
-    """A context manager that converts errors caused by unexpected file contents to CorruptModel.
+    """Return a context manager that converts errors caused by unexpected file contents to CorruptModel.
 
     Args:
         folder: The path of the folder with the files, for the error message.

@@ -181,6 +181,9 @@ def _parse_spelling(context: click.Context, parameter: click.Parameter, value: s
 
     Returns:
         The number of dimensions and the weight, or None if the option is not set.
+
+    Raises:
+        BadInput: If the value has another form.
     """
     if value is None:
         return None

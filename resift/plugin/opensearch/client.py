@@ -203,6 +203,9 @@ def call_for_text(function: Callable[..., Any], **keywords: Any) -> str:
     Args:
         function: A method of the client.
         **keywords: The keyword arguments of the method.
+
+    Raises:
+        EngineError: If the response is not a JSON object, because the server is not OpenSearch.
     """
     token = _AS_TEXT.set(True)
     try:

@@ -695,7 +695,7 @@ def _document_version(hit: dict[str, Any]) -> tuple[int, int, str | None]:
         hit: The document as OpenSearch returned it, with the keys ``_seq_no`` and ``_primary_term``.
 
     Returns:
-        The sequence number, the primary term and the routing of the document.
+        The sequence number, the primary term, and the routing value of the document or None.
     """
     return hit["_seq_no"], hit["_primary_term"], hit.get("_routing")
 

@@ -283,7 +283,11 @@ class KeyFile:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """A context manager that prevents other processes from changing the file of keys at the same time."""
+        """Return a context manager that prevents other processes from changing the file of keys at the same time.
+
+        Raises:
+            BadInput: If the folder of the file cannot be opened.
+        """
         import fcntl  # does not exist on Windows, where keys can only be read
 
         # The folder is locked, since each change replaces the file.
