@@ -367,7 +367,7 @@ class Index:
         if isinstance(options.query, str):
             check_text("query", options.query, service.config.max_text)
         answer = service.search(Search(**structs.asdict(options), index=self.name, session=session))
-        return Hits(answer.body, service.info(self.name).read_fields, options.start)
+        return Hits(answer.body, service.info(self.name).readable_fields, options.start)
 
 
 class Session:

@@ -107,7 +107,7 @@ def search(
         click.echo(f"expansion words: {', '.join(words[:_MAX_WORDS])}")
     if words := hits.response["resift"].get("carried"):
         click.echo(f"words of earlier marks: {', '.join(words)}")
-    _print_hits(hits, info.fields or _guess_fields(hits, info.read_fields))
+    _print_hits(hits, info.fields or _guess_fields(hits, info.readable_fields))
 
 
 @click.command(epilog="Example: resift mark news 'bush fire' 4711 4712 --session anna")

@@ -118,7 +118,7 @@ class IndexInfo:
     text_sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
-    def read_fields(self) -> tuple[str, ...]:
+    def readable_fields(self) -> tuple[str, ...]:
         """The fields in the ``_source`` of documents that contain texts. Empty if they are unknown.
 
         In an index without vectors of Resift, these are the fields that fill the text fields of the mapping. Fields

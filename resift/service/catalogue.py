@@ -124,7 +124,7 @@ class Catalogue:
             return cached
         sources = [hit.get("_source", {}) for hit in self.engine.sample(info.name, _SAMPLE_SIZE, headers=headers).hits]
         exact = self.engine.exact_fields(info.name, headers)
-        fields = choose_card_fields(sources, info.read_fields, exact, self.settings)
+        fields = choose_card_fields(sources, info.readable_fields, exact, self.settings)
         # Ranges fail on a field that the mapping does not index, although documents contain numbers in it.
         refused = {
             name for name, bounds in fields.ranges.items() if not self._any_range_matches(info, name, bounds, headers)

@@ -390,7 +390,7 @@ class SearchService:
         query = parse(search_body(search, info, self.model.table.idf))
         answer = self._rewritten_answer(ParsedSearch(search=search, info=info, query=query))
         if search.documents == "card":
-            add_cards(answer.result.hits, self.catalogue.card_fields(info, search.headers), info.read_fields)
+            add_cards(answer.result.hits, self.catalogue.card_fields(info, search.headers), info.readable_fields)
         if isinstance(search.query, str):
             correction = self.words.suggest_correction(search.query, info, search.headers, search.filter)
             if correction is not None:

@@ -297,7 +297,7 @@ class SampledWords:
             info: The names and fields of the index.
             headers: The caller's HTTP headers, which are passed on to the engine.
         """
-        fields = list(info.read_fields) or True
+        fields = list(info.readable_fields) or True
         hits = self.engine.sample(info.name, _FIRST_DOCUMENTS, fields, headers=headers).hits
         mean_size = sum(len(str(hit.get("_source"))) for hit in hits) // max(1, len(hits))
         count = min(_MAX_DOCUMENTS, _MAX_CHARACTERS // max(1, mean_size))
@@ -343,7 +343,7 @@ def _distinct_titles(sources: Sequence[Mapping[str, Any]], info: IndexInfo) -> l
         sources: The ``_source`` of the sampled documents.
         info: The names and fields of the index. If the name of no field suggests a title, the result is empty.
     """
-    name = title_field(info.read_fields)
+    name = title_field(info.readable_fields)
     if name is None:
         return []
     titles = (plain_text(str(value)).strip() for source in sources for value in values_of(source, name))
