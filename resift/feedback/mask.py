@@ -6,6 +6,8 @@ Source: Passalis and Tefas 2018, section 3.4, Algorithm 2.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import log, sqrt
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -68,18 +70,21 @@ def spherical_entropy(
     first, second = centres / np.maximum(np.linalg.norm(centres, axis=1, keepdims=True), 1e-12)
     products, squares = vectors * ((first - second) * (0.5 / fuzziness)), vectors * vectors + 1e-24
     is_member = (labels == _CLASSES).astype(np.float64)
-    class_sizes = is_member.sum(axis=1)
+    class_sizes = is_member.sum(axis=1).tolist()
+    in_class_1 = labels == 1
 
     def entropy_at(mask: NDArray[Any]) -> tuple[float, NDArray[np.float64]]:
-        norms = np.sqrt(squares @ (mask * mask))
-        logits = products @ mask / norms
+        norms = np.sqrt(squares.dot(mask * mask))
+        logits = products.dot(mask) / norms
         tanh = np.tanh(logits)
-        in_first = (class_sizes + is_member @ tanh) / 2
-        memberships = np.stack([in_first, class_sizes - in_first])  # h, clusters by classes
-        logs = np.log(memberships / (memberships.sum(axis=1, keepdims=True) + _TINY) + _TINY)
-        by_logit = ((logs[1] - logs[0]) / (2 * len(labels))) @ is_member * (1 - tanh * tanh) / norms
-        gradient = by_logit @ products - (logits * by_logit / norms) @ squares * mask
-        return -float((memberships * logs).sum()) / len(labels), gradient
+        # Python computes with the four sums h of memberships faster than NumPy.
+        h_first = [(size + total) / 2 for size, total in zip(class_sizes, is_member.dot(tanh).tolist(), strict=True)]
+        h_second = [size - h for size, h in zip(class_sizes, h_first, strict=True)]
+        logs_first, logs_second = ([log(h / (sum(hs) + _TINY) + _TINY) for h in hs] for hs in (h_first, h_second))
+        entropy = -sum(map(mul, h_first + h_second, logs_first + logs_second)) / len(labels)
+        by_class = [(second - first) / (2 * len(labels)) for first, second in zip(logs_first, logs_second, strict=True)]
+        by_logit = np.where(in_class_1, by_class[1], by_class[0]) * (1 - tanh * tanh) / norms
+        return entropy, by_logit.dot(products) - (logits * by_logit / norms).dot(squares) * mask
 
     return entropy_at
 
@@ -106,9 +111,11 @@ def adam(
     for step in range(1, iterations + 1):
         derivatives = gradient(value)
         first = _BETA_1 * first + (1 - _BETA_1) * derivatives
-        second = _BETA_2 * second + (1 - _BETA_2) * derivatives * derivatives
-        deviation = np.sqrt(second / (1 - _BETA_2**step))
-        value = value - rate * (first / (1 - _BETA_1**step)) / (deviation + _EPSILON)
+        second = _BETA_2 * second + (1 - _BETA_2) * (derivatives * derivatives)
+        # The corrections of the bias, 1 - β₁ᵗ and 1 - β₂ᵗ, are applied to the rate and ε instead of to both arrays.
+        correction = sqrt(1 - _BETA_2**step)
+        step_rate = rate * correction / (1 - _BETA_1**step)
+        value = value - step_rate * first / (np.sqrt(second) + _EPSILON * correction)
     return value
 
 
