@@ -57,7 +57,7 @@ class Engine(ABC):
     engine only supports ``resift_vector``.
 
     Attributes:
-        writers: The number of concurrent bulk requests that maximizes indexing throughput.
+        writers: The number of concurrent bulk requests that maximises indexing throughput.
     """
 
     writers = 1

@@ -36,7 +36,7 @@ _BODY_KEYS = (
 _WindowSize = Annotated[int, msgspec.Meta(ge=0, le=MAX_RESULTS)]
 _RankConstant = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
 _MAX_SCORE = float(np.finfo(np.float32).max)
-# The lowest normalized score of a hit. It is above 0, the score of a document that the sub-query does not match.
+# The lowest normalised score of a hit. It is above 0, the score of a document that the sub-query does not match.
 _MIN_NORMALIZED_SCORE = np.float32(0.001)
 
 
@@ -86,8 +86,8 @@ def _combined(
 ) -> Matches:
     """Combine the rankings of the sub-queries of a hybrid query into a single ranking.
 
-    The score of a document is the weighted mean, or sum, of its normalized scores in all sub-queries. If a document
-    does not match a sub-query, its normalized score there is 0.
+    The score of a document is the weighted mean, or sum, of its normalised scores in all sub-queries. If a document
+    does not match a sub-query, its normalised score there is 0.
 
     Args:
         rankings: The row numbers and scores of the hits of each sub-query, best first.

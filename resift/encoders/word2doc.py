@@ -88,7 +88,7 @@ class QueryEncoder:
     """Encodes queries as vectors that represent the meaning and the spelling of their words.
 
     A vector has D + 256 dimensions. The first D dimensions are the weighted sum of the vectors of the query's words.
-    The last 256 dimensions are the sum of the vectors of the query's character n-grams, so that misspelled words can be
+    The last 256 dimensions are the sum of the vectors of the query's character n-grams, so that misspelt words can be
     recognised. For this part, the n-grams of two to four characters of each ``"<word>"`` are hashed into 32,768
     buckets, and each bucket has a random vector.
 

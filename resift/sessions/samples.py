@@ -181,7 +181,7 @@ class WordSelector:
 
         Returns:
             The weights of the selected words, in the order of the candidates. They are multiplied by the factor for
-            words that was chosen for the index (:attr:`Tuning.words`).
+            words that was chosen for the index (:attr:`resift.contracts.tuning.Tuning.words`).
 
         Source:
             A selection value after Robertson (1990), "On term selection for query expansion".
