@@ -87,7 +87,7 @@ def analyzed_tokens(client: OpenSearch, analyzer: str | None, text: str, headers
 
     Args:
         client: The client of opensearch-py that is connected to the cluster.
-        analyzer: The name of the analyzer, by default ``bert-uncased``.
+        analyzer: The name of the analyzer. None stands for ``bert-uncased``.
         text: The query text.
         headers: The HTTP headers of the caller, which are passed on to OpenSearch.
 
