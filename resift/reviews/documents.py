@@ -22,7 +22,7 @@ class ReviewDocuments(ABC):
     @property
     @abstractmethod
     def memory_in_bytes(self) -> int:
-        """The estimated memory of the loaded texts and of the classifiers in bytes."""
+        """The estimated number of bytes of memory that the loaded texts and the classifiers occupy."""
 
     @abstractmethod
     def existing_ids(self, ids: Collection[str]) -> set[str]:

@@ -55,7 +55,7 @@ class LargeSet(ReviewDocuments):
 
     @property
     def memory_in_bytes(self) -> int:
-        """The estimated memory of the loaded documents in bytes."""
+        """The estimated number of bytes of memory that the loaded documents occupy."""
         return self._loaded.memory_in_bytes
 
     def existing_ids(self, ids: Collection[str]) -> set[str]:

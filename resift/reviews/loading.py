@@ -54,7 +54,7 @@ class LazySet(ReviewDocuments):
 
     @property
     def memory_in_bytes(self) -> int:
-        """The estimated memory of the loaded texts and of the classifiers in bytes."""
+        """The estimated number of bytes of memory that the loaded texts and the classifiers occupy."""
         return self._loaded.memory_in_bytes if self._loaded else 0
 
     def existing_ids(self, ids: Collection[str]) -> set[str]:

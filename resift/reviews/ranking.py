@@ -79,7 +79,7 @@ class DocumentSet(ReviewDocuments):
 
     @property
     def memory_in_bytes(self) -> int:
-        """The estimated memory of the texts and of the classifiers in bytes."""
+        """The estimated number of bytes of memory that the texts and the classifiers occupy."""
         return _BYTES_PER_CHARACTER * self._characters
 
     def existing_ids(self, ids: Collection[str]) -> set[str]:

@@ -237,7 +237,7 @@ class Review:
 
     @property
     def memory_in_bytes(self) -> int:
-        """The estimated memory of the review and its documents in bytes."""
+        """The estimated number of bytes of memory that the review and its documents occupy."""
         return _REVIEW_BYTES + _EVENT_BYTES * self._added + self.documents.memory_in_bytes
 
     def state(self) -> _State:

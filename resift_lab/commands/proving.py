@@ -347,10 +347,10 @@ class ReplayedSearch:
         return without, with_session
 
     def count_unstable(self) -> tuple[int, int]:
-        """Run earlier searches again without a session, and count how many rankings are different this time.
+        """Repeat the searches that were run without a session, and count how many rankings change.
 
-        The count shows how often a ranking changes without any feedback, for example because different copies of a
-        shard score documents differently.
+        Even without feedback, a ranking can change if the same search is repeated, for example because different copies
+        of a shard score documents differently.
 
         Returns:
             The number of repeated searches, and the number of searches whose ranking is different.

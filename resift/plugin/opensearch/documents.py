@@ -120,9 +120,9 @@ def _without_vectors(part: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def take_vectors(hits: Sequence[dict[str, Any]], vector_field: str) -> list[Floats | None]:
-    """Read the vectors of hits.
+    """Return the vectors of search hits, and remove packed vectors from the hits.
 
-    Vectors that a script field returned as text (packed vectors) are also removed from the hits.
+    A packed vector is a text that a script field returned. Vectors in ``_source`` stay there.
 
     Args:
         hits: The hits of a search with a body from :func:`prepare_body`. They are changed in place.

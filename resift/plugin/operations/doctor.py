@@ -240,7 +240,7 @@ def _setting_rows(installer: Installer) -> list[StatusRow]:
 
 
 def _used_pipeline_fix(use: PipelineUse, index: str) -> str:
-    """Return the advice about an ingest pipeline that encodes nothing for its index, but is still used.
+    """Return what to do about a pipeline that creates no vectors any more, but that an index or a template still uses.
 
     Args:
         use: The first place where the pipeline is used.
