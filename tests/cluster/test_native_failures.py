@@ -59,6 +59,8 @@ def test_a_search_runs_unchanged_if_nothing_listens(searches: Searches, nowhere:
 def test_the_node_whose_call_fails_is_named(searches: Searches, nowhere: str) -> None:
     ((id, node),) = searches.ask("GET", "/_nodes/plugins")["nodes"].items()
     cluster = Cluster(searches.engine)
+    with faulty_service(lambda request: (401, b"{}")) as url:  # an earlier failure of another service
+        searches.hits(searches.pipeline(url), "anna")
     error = rewriting_error(cluster, searches.index, searches.pipeline(f"{nowhere}/named"))
     name, _, reason = error.partition(": ")
     assert name == (node["name"] or f"node {id}")

@@ -136,6 +136,7 @@ def rewriting_error(cluster: Cluster, index: str, pipeline: str) -> str:
     body = {"size": 0, "track_total_hits": False, "ext": {PLUGIN: {"session": _SESSION}}}
     path = f"/{quote(index, safe=',*')}/_search"
     error = "no node counts a call of the service (a load balancer may distribute the requests over several nodes)"
+    first: dict[str, Any] = {}
     for attempt in range(_ATTEMPTS):
         if attempt:
             time.sleep(_PAUSE)
@@ -143,9 +144,11 @@ def rewriting_error(cluster: Cluster, index: str, pipeline: str) -> str:
         cluster.request("POST", path, body, search_pipeline=pipeline)
         after = cluster.request("GET", _STATS)
         if before["node"] == after["node"] and before["searches"] != after["searches"]:
-            error = _rewriting_failure(_node_name(cluster, after["node"]), before["searches"], after["searches"])
-            if not error:
-                break
+            if _answered_calls(before) < _answered_calls(after):
+                return ""
+            at_start = first.setdefault(after["node"], before)
+            reasons = _failure_reasons(*(counters["searches"]["failed"] for counters in (before, after, at_start)))
+            error = f"{_node_name(cluster, after['node'])}: {'; '.join(reasons)}"
     return error
 
 
@@ -157,17 +160,22 @@ def _node_name(cluster: Cluster, name: str) -> str:
     return f"node {' or '.join(sorted(id for id, node in nodes.items() if not node['name']))}"
 
 
-def _rewriting_failure(node: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """Return the reason why the last search of a node was not rewritten, or "" if the service answered.
+def _answered_calls(counters: Mapping[str, Any]) -> int:
+    """Return how many searches of a node the service has answered, with a rewritten or an unchanged body."""
+    return int(counters["searches"]["rewritten"] + counters["searches"]["unchanged"])
+
+
+def _failure_reasons(before: Mapping[str, int], after: Mapping[str, int], at_start: Mapping[str, int]) -> list[str]:
+    """Return the reasons why the last search of a node was not rewritten, in English.
 
     Args:
-        node: The name of the node.
-        before: The plugin's counters of rewritten, unchanged and failed searches on the node, before the search.
+        before: The plugin's counters of failed searches on the node, by reason, before the search.
         after: The same counters after the search.
+        at_start: The same counters before the first search of this check.
     """
-    if before["rewritten"] + before["unchanged"] < after["rewritten"] + after["unchanged"]:
-        return ""
-    reasons = [reason for reason, count in after["failed"].items() if count > before["failed"].get(reason, 0)]
-    if reasons == [_BREAKER_OPEN]:  # the calls that opened the circuit breaker failed for these reasons
-        reasons += [reason for reason, count in after["failed"].items() if count and reason != _BREAKER_OPEN]
-    return f"{node}: {'; '.join(_FAILURES.get(reason, reason) for reason in reasons)}"
+    reasons = [reason for reason, count in after.items() if count > before.get(reason, 0)]
+    if reasons == [_BREAKER_OPEN]:
+        # Add the reasons why the circuit breaker opened: failures during this check, or else all earlier failures.
+        earlier = {reason: count for reason, count in after.items() if count and reason != _BREAKER_OPEN}
+        reasons += [reason for reason, count in earlier.items() if count > at_start.get(reason, 0)] or list(earlier)
+    return [_FAILURES.get(reason, reason) for reason in reasons]
