@@ -181,8 +181,11 @@ def compare_masks(model: Model, texts: Sequence[str], rounds: int, quick: bool) 
     name = "mask update: torch autograd / ours"
     with unless_missing(name):
         peers.needs("torch")
+        import torch
         from autograd_mask import autograd_mask
 
+        # Other threads of torch would wait in a loop while Resift computes, and their time would count as Resift's.
+        torch.set_num_threads(1)
         relevant, irrelevant = np.split(model.encode(texts[:10]), 2)
         functions = (
             lambda: learn_mask(relevant, irrelevant, iterations=10),
