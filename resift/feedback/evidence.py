@@ -1,4 +1,4 @@
-"""How the influence of a user's judgements grows with their number.
+"""Compute the influence of a user's judgements, which grows with their number.
 
 The influence is e / (h + e). Here e, the evidence, is the total weight of the judgements; an explicit mark has the
 weight 1. The constant h is the evidence at which the influence is one half. Each purpose has its own h. The values were

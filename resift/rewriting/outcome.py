@@ -14,7 +14,7 @@ from resift.rewriting.options import Options
 
 
 class Outcome(Enum):
-    """How the rewriting of a search ended: successfully, in part, or not at all, with the reason.
+    """Results of rewriting a search: it was rewritten completely, in part, or not at all for some reason.
 
     Attributes:
         code: A stable code for responses and metrics.

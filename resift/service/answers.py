@@ -100,7 +100,7 @@ def _is_trained_for(reranker: LateInteraction, info: IndexInfo) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Reranking:
-    """How the first hits of a search are reordered by their texts.
+    """Settings for reordering the first hits of a search by their texts.
 
     Attributes:
         method: The name of the method: ``late`` (a trained reranker) or ``dynamax`` (see

@@ -392,7 +392,7 @@ class SampledField:
 
     @property
     def usefulness(self) -> float:
-        """How useful the field is as a facet (a list of values by which hits can be filtered), from 0 to 1.
+        """Usefulness of the field as a facet (a list of values by which hits can be filtered), from 0 to 1.
 
         The result is the product of three numbers:
 

@@ -271,10 +271,8 @@ class SampledWords:
                 tuple(known.setdefault(word, word) for word in dict.fromkeys(tokenize(text))) for text in texts
             ]
             frequency = Counter(word for document in documents for word in document)
-            speller, vocabulary = (
-                Speller(dict(frequency.most_common())),
-                self._build_vocabulary(documents, info, headers),
-            )
+            speller = Speller(dict(frequency.most_common()))
+            vocabulary = self._build_vocabulary(documents, info, headers)
             self._cache.put(key, IndexWords(speller, vocabulary, self.clock(), _distinct_titles(sources, info)))
         except Exception as error:
             log.warning("no words of index %r were sampled: %r", info.name, error)

@@ -159,10 +159,8 @@ def nothing_to_replay_error(source: LogSource, index: str) -> BadInput:
     """
     place = str(source.location)
     if place == UBI:
-        settings, address = (
-            service_settings(),
-            ubi_address(source.url, source.sessions or default_session_store(source.url)),
-        )
+        settings = service_settings()
+        address = ubi_address(source.url, source.sessions or default_session_store(source.url))
         place = without_credentials(address)
         if is_cluster(address):
             place = f"the indices {settings.ubi_events} and {settings.ubi_queries} of {place}"

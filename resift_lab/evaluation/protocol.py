@@ -263,10 +263,8 @@ def _run_reranker(
     bm25, alone = run_retrieval(BM25(), collection), run_retrieval(system, collection)
     reranker, count = system.reranker, len(collection.queries)
     alpha = reranker.alpha if alpha is None else alpha
-    served, texts = (
-        search_function(serve, system.first_stage_encoder(), collection.documents),
-        reranker.prepare(collection.documents),
-    )
+    served = search_function(serve, system.first_stage_encoder(), collection.documents)
+    texts = reranker.prepare(collection.documents)
     rankings = []
     for done, query in enumerate(collection.queries, 1):
         hits = served(query)

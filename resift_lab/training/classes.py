@@ -93,10 +93,8 @@ def train_classes(
     folds = stratified_folds(documents.labels, options.folds, options.seed)
     steps = StepCounter(progress, 1 + len(np.unique(folds[folds >= 0])))
     (weight, temperature), map11 = _choose_weight_and_temperature(documents, folds, options.seed, steps)
-    words, vectors = (
-        _WordClassifier(documents, np.arange(len(texts))),
-        _VectorClassifier(documents, np.arange(len(texts))),
-    )
+    words = _WordClassifier(documents, np.arange(len(texts)))
+    vectors = _VectorClassifier(documents, np.arange(len(texts)))
     classifier = Classifier(
         words.ids,
         words.idf.astype(np.float32),

@@ -91,11 +91,9 @@ def train_word2doc(
         raise BadInput("the documents have no keywords to train on and to hold out", expected="longer texts")
     texts = [f"{title}\n{body}" for title, body in zip(documents.titles, documents.bodies, strict=True)]
     _, frequency = count_documents(texts)
-    retriever, query_encoder, speller = (
-        build_retriever(texts),
-        QueryEncoder(vectors),
-        Speller(dict(frequency.most_common())),
-    )
+    retriever = build_retriever(texts)
+    query_encoder = QueryEncoder(vectors)
+    speller = Speller(dict(frequency.most_common()))
     examples = _make_examples(pairs, retriever, query_encoder, speller, options)
     saved = Checkpoint(checkpoint, inputs_digest(texts, vectors, options))
     network = _train_network(examples, len(ids), options, saved, progress)

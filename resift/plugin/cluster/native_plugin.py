@@ -106,9 +106,9 @@ def urls_for_searches_without_pipeline(cluster: Cluster) -> list[str]:
         cluster: The connection to the cluster.
     """
     settings = cluster.effective_settings()
-    return (
-        _as_string_list(settings.get(URL_SETTING)) if PLUGIN in _as_string_list(settings.get(FACTORIES_SETTING)) else []
-    )
+    if PLUGIN not in _as_string_list(settings.get(FACTORIES_SETTING)):
+        return []
+    return _as_string_list(settings.get(URL_SETTING))
 
 
 def _as_string_list(value: str | list[str] | None) -> list[str]:
@@ -136,7 +136,7 @@ def rewriting_error(cluster: Cluster, index: str, pipeline: str) -> str:
     body = {"size": 0, "track_total_hits": False, "ext": {PLUGIN: {"session": _SESSION}}}
     path = f"/{quote(index, safe=',*')}/_search"
     error = "no node counts a call of the service (a load balancer may distribute the requests over several nodes)"
-    first: dict[str, Any] = {}
+    first_counters: dict[str, Any] = {}  # by node
     for attempt in range(_ATTEMPTS):
         if attempt:
             time.sleep(_PAUSE)
@@ -146,7 +146,7 @@ def rewriting_error(cluster: Cluster, index: str, pipeline: str) -> str:
         if before["node"] == after["node"] and before["searches"] != after["searches"]:
             if _answered_calls(before) < _answered_calls(after):
                 return ""
-            at_start = first.setdefault(after["node"], before)
+            at_start = first_counters.setdefault(after["node"], before)
             reasons = _failure_reasons(*(counters["searches"]["failed"] for counters in (before, after, at_start)))
             error = f"{_node_name(cluster, after['node'])}: {'; '.join(reasons)}"
     return error
