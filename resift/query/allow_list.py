@@ -149,6 +149,8 @@ class _Check:
         if shape in _EXPENSIVE:
             self._add_to_counter("patterns", path)
             self._add_to_counter("characters of all patterns", path, len(text))
+        if shape == "name" and "*" in text:
+            self._add_to_counter("names with *", path)
         brackets = text.count("(")
         if brackets > _BRACKET_BOUNDS.get(shape, brackets):
             expected = f"at most {_BRACKET_BOUNDS[shape]} opening brackets"

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Any
 
 from resift.query.kinds import (
@@ -23,6 +22,7 @@ from resift.query.kinds import (
     VECTOR_KINDS,
     Role,
 )
+from resift.query.patterns import NamePatterns
 from resift.query.tree import Clause, as_list, parse_clause
 from resift.text import tokenize
 
@@ -33,6 +33,9 @@ MAX_ENGINE_CLAUSES = 1024
 """OpenSearch's default of ``indices.query.bool.max_clause_count``."""
 UNKNOWN_FIELDS = 50
 """The number of fields that a pattern is assumed to match if the mapping is unknown."""
+# If a text is searched in more patterns than this, they are assumed to match all fields. To compare thousands of
+# patterns with each field would take seconds.
+_MAX_PATTERNS = 100
 # Lucene counts many clauses about numbers, dates or ranges twice, because they contain two queries: one for the index,
 # and one for the doc values.
 _VALUE_CLAUSES = 2
@@ -176,8 +179,8 @@ class ClauseCounter:
             name: The name of a field, or a pattern. If it matches several fields, or is an object with several fields,
                 each field is a clause.
         """
-        patterns = (name, f"{name}.*")
-        return max((sum(matches_any(field, patterns) for field in types) for types in self._mappings), default=1) or 1
+        patterns = NamePatterns((name, f"{name}.*"))
+        return max((sum(map(patterns.match, types)) for types in self._mappings), default=1) or 1
 
 
 def _term_clauses_of_index(types: FieldTypes, names: Sequence[str]) -> int:
@@ -187,22 +190,18 @@ def _term_clauses_of_index(types: FieldTypes, names: Sequence[str]) -> int:
         types: The types of the fields of the index.
         names: The names or patterns of the fields.
     """
-    patterns = [name for name in names if "*" in name]
-    searched = {name for name in names if "*" not in name}
+    patterns = {name for name in names if "*" in name}
+    searched = set(names) - patterns
     if patterns:
         in_patterns = (name for name, type in types.items() if type not in _NOT_IN_PATTERNS)
-        searched |= {name for name in in_patterns if matches_any(name, patterns)}
+        matches = NamePatterns(patterns if len(patterns) <= _MAX_PATTERNS else ["*"]).match
+        searched.update(filter(matches, in_patterns))
     return sum(_field_clause_count(types.get(name, "text")) for name in searched) or 1
 
 
 def _field_clause_count(type: str) -> int:
     """Return how many clauses OpenSearch counts for one term or value in a field of this type."""
     return 1 if type in WORD_TYPES else _VALUE_CLAUSES
-
-
-def matches_any(name: str, patterns: Sequence[str]) -> bool:
-    """Return whether the name of a field matches one of the patterns, in which only ``*`` is a wildcard."""
-    return any(fnmatchcase(name, pattern.replace("[", "[[]").replace("?", "[?]")) for pattern in patterns)
 
 
 def _text_and_settings(clause: Clause) -> tuple[str, Mapping[str, Any]]:

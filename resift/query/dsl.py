@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any
 
 from resift.errors import BadInput
 from resift.field_names import has_title_name
+from resift.query.patterns import NamePatterns
 
 Body = dict[str, Any]
 """A search body, or a clause of a query."""
@@ -39,7 +40,6 @@ MAX_RESULTS = 10_000
 """The largest ``from`` + ``size``: OpenSearch's default of ``index.max_result_window``."""
 _OWN_VECTOR_FIELD = re.compile(rf"{VECTOR_FIELD}(_\w+)?")
 _SEVERAL_STARS = re.compile(r"\*{2,}")
-_OTHER_WILDCARDS = re.compile(r"[\[?]")
 
 
 class NestedField(str):
@@ -184,11 +184,17 @@ def filter_source(source: Body, spec: Any) -> Body | None:
     if spec is False:
         return None
     includes, excludes = split_source_option(spec)
-    filtered: Body = _filter_value(source, "", includes, excludes)
+    filtered: Body = _filter_value(source, "", _compile_patterns(tuple(includes)), _compile_patterns(tuple(excludes)))
     return filtered
 
 
-def _filter_value(value: Any, path: str, includes: Sequence[str], excludes: Sequence[str]) -> Any:
+@lru_cache(maxsize=8)  # the patterns are the same for all hits of a search
+def _compile_patterns(patterns: tuple[str, ...]) -> NamePatterns:
+    """Compile the included or excluded patterns of a ``_source`` option."""
+    return NamePatterns(patterns)
+
+
+def _filter_value(value: Any, path: str, includes: NamePatterns, excludes: NamePatterns) -> Any:
     """Return the part of a JSON value that the patterns of a ``_source`` option select, or {} if they select nothing.
 
     List items from which nothing is selected are dropped, unless they were empty before.
@@ -209,23 +215,14 @@ def _filter_value(value: Any, path: str, includes: Sequence[str], excludes: Sequ
     included: Body = {}
     for key, inner in value.items():
         name = f"{path}{key}"
-        if _matches(name, excludes):
+        if excludes.match(name):
             continue
-        is_included = not includes or _matches(name, includes)
+        is_included = not includes or includes.match(name)
         # All fields of an included object are included.
-        part = _filter_value(inner, f"{name}.", () if is_included else includes, excludes)
+        part = _filter_value(inner, f"{name}.", _compile_patterns(()) if is_included else includes, excludes)
         if is_included or part:
             included[key] = part
     return included
-
-
-def _matches(name: str, patterns: Sequence[str]) -> bool:
-    """Return whether a dotted field name matches one of the patterns of a ``_source`` option."""
-    # fnmatch has further wildcards, which are plain characters to OpenSearch.
-    return any(
-        name == pattern or ("*" in pattern and fnmatchcase(name, _OTHER_WILDCARDS.sub(r"[\g<0>]", pattern)))
-        for pattern in patterns
-    )
 
 
 def split_source_option(spec: Any) -> tuple[list[str], list[str]]:

@@ -14,6 +14,7 @@ from functools import cached_property
 from resift.contracts.documents import IndexInfo
 from resift.encoders.model import Model
 from resift.errors import IndexNotServed
+from resift.query.patterns import NamePatterns
 
 _BACKING_INDEX = re.compile(r"\.ds-(.+)-\d+")
 """Names of the hidden indices of a data stream. The group is the stream's name."""
@@ -60,12 +61,12 @@ class ServedIndices:
 
     def __init__(self, patterns: Sequence[str], *internal: str) -> None:
         self.patterns, self.internal = patterns, internal
-        self._listed = re.compile("|".join(re.escape(pattern).replace(r"\*", ".*") for pattern in patterns), re.DOTALL)
+        self._listed = NamePatterns(patterns)
 
     def has(self, index: str) -> bool:
         """Return whether the service may search an index of this name."""
         name = self.name_to_match(index)
-        return not self._is_internal(name) and self._listed.fullmatch(name) is not None
+        return not self._is_internal(name) and self._listed.match(name)
 
     @staticmethod
     def name_to_match(index: str) -> str:
@@ -102,12 +103,12 @@ class ServedIndices:
         names = [self.name_to_match(name) for name in resolve(index)]
         if not names or any(map(self._is_internal, names)):
             raise index_not_served(index)
-        if all(map(self._listed.fullmatch, names)):
+        if all(map(self._listed.match, names)):
             return True
         unlisted = [part for part in parts if part not in self.patterns]
         if unlisted and len(unlisted) < len(parts):
             names = [self.name_to_match(name) for name in resolve(",".join(unlisted))]
-        if unlisted and not all(map(self._listed.fullmatch, names)):
+        if unlisted and not all(map(self._listed.match, names)):
             raise index_not_served(index)
         return False
 

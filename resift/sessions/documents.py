@@ -21,8 +21,8 @@ from resift.feedback.field_feedback import FieldFeedback, Tokens
 from resift.feedback.judgements import JudgedDocument
 from resift.feedback.ridge import Background
 from resift.field_names import has_title_name, is_about_person
-from resift.query.clause_count import matches_any
 from resift.query.dsl import document_text
+from resift.query.patterns import NamePatterns
 from resift.rewriting.knowledge import FieldKnowledge, JudgedTokens, RequiredData, TextToEncode
 
 log = logging.getLogger(__name__)
@@ -189,13 +189,8 @@ def join_texts(texts: Sequence[SourceText], text_fields: Collection[str] = ()) -
     >>> join_texts(texts, ["title.*"]), join_texts(texts, ["year"])
     ('Fire', 'Fire\nSmoke')
     """
-    names = {name for name in text_fields if "*" not in name}
-    patterns = [name for name in text_fields if "*" in name]
-    searched = [
-        text
-        for text in texts
-        if not names.isdisjoint(text.names) or (patterns and any(matches_any(name, patterns) for name in text.names))
-    ]
+    patterns = NamePatterns(text_fields)
+    searched = [text for text in texts if any(map(patterns.match, text.names))]
     return "\n".join([text.text for text in searched or texts])[:_MAX_TEXT]
 
 

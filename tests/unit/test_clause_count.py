@@ -99,6 +99,15 @@ def test_patterns_match_no_vectors_and_the_widest_of_several_indices_counts() ->
     assert ClauseCounter().clauses_per_term(["*"]) == 50
 
 
+def test_thousands_of_patterns_count_as_a_pattern_of_all_fields() -> None:
+    counter = ClauseCounter([WIDE])
+    patterns = [f"other_{number}*" for number in range(20_000)]
+    # To compare each field with each pattern would take seconds.
+    assert counter.clauses_per_term(patterns) == counter.clauses_per_term(["*"])
+    assert counter.clauses_per_term(patterns[:100]) == 1
+    assert counter.clauses_per_term(["attr_0*"] * 20_000) == 10
+
+
 def test_equal_mappings_of_several_indices_are_kept_once() -> None:
     days = [replace(IndexInfo.from_meta(f"logs-{day}", {}), field_types=(WIDE,)) for day in range(30)]
     combined = IndexInfo.combine("logs-*", [*days, replace(days[0], field_types=({"title": "text"},))])

@@ -86,6 +86,10 @@ TOO_MUCH: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"match": {"a": {"query": "x " * 499, "fuzziness": 2}}},
         {"match": {"a": {"query": "x " * 501, "fuzziness": 2}}},
     ),
+    "patterns of fields": (
+        {"multi_match": {"query": "fire", "fields": [f"attr_{number}*" for number in range(100)]}},
+        {"multi_match": {"query": "fire", "fields": [f"attr_{number}*" for number in range(101)]}},
+    ),
     "values": ({"terms": {"a": [1] * 19_990}}, {"terms": {"a": [1] * 20_000}}),
 }
 
