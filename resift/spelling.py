@@ -24,6 +24,7 @@ _NGRAM_SIZES = (2, 3, 4)
 _MAX_CANDIDATES = 20
 _LETTERS_PER_EDIT = 4
 _MIN_LENGTH = 4  # shorter words are not corrected
+_MAX_LENGTH = 64  # longer words are not corrected: the time to compare two words is the product of their lengths
 _MIN_HALF = 3  # shortest part of a word that is split
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # an odd number with random-looking bits, for hashing n-grams
 
@@ -37,13 +38,13 @@ class Speller:
 
     def __init__(self, frequency: Mapping[str, int]) -> None:
         self.frequency = frequency
-        self._index = NgramIndex([word for word in frequency if len(word) >= _MIN_LENGTH])
+        self._index = NgramIndex([word for word in frequency if _MIN_LENGTH <= len(word) <= _MAX_LENGTH])
 
     def correct(self, query: str) -> list[str]:
         """Split a query into words, and correct the misspelt words.
 
         A word is misspelt if it occurs in no document. It stays unchanged if no word of the documents is similar, or if
-        it has fewer than four letters.
+        it has fewer than four or more than 64 letters.
 
         Args:
             query: The text of the query.
@@ -56,7 +57,7 @@ class Speller:
         """
         corrected: list[str] = []
         for word in tokenize(query):
-            if word in self.frequency or len(word) < _MIN_LENGTH:
+            if word in self.frequency or not _MIN_LENGTH <= len(word) <= _MAX_LENGTH:
                 corrected.append(word)
             else:
                 corrected += self._corrections(word)

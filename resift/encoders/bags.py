@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from resift.arrays import Floats
 from resift.encoders.model import Layers, Model
 from resift.errors import BadInput, DimensionMismatch, shorten
+from resift.strict_json import MAX_CONTAINERS
 from resift.vectors.packaged import load_vectors
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
@@ -201,7 +202,7 @@ def read_bag(value: Any) -> Bag:
 
     Raises:
         BadInput: If the value is not a bag, has no vectors, its vectors differ in length, or a vector contains
-            something that is not a finite number.
+            something that is not a finite number. Also if the JSON text contains too many lists.
 
     >>> [region.tolist() for region in read_bag([[[0, 1]], [[2, 3], [4, 5]]])]
     [[[0.0, 1.0]], [[2.0, 3.0], [4.0, 5.0]]]
@@ -241,7 +242,10 @@ def check_bag(bag: Bag, regions: int, width: int) -> None:
 
 
 def _parse_bag(text: str) -> Any:
-    """Parse the JSON text of a bag. Raise ``BadInput`` if the text is not JSON."""
+    """Parse the JSON text of a bag. Raise ``BadInput`` if the text is not JSON, or contains too many lists."""
+    lists = text.count("[")
+    if lists > MAX_CONTAINERS:
+        raise BadInput(f"the bag has {lists} lists", value=lists, expected=f"at most {MAX_CONTAINERS} lists")
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -36,6 +36,7 @@ The code differs from the thesis in these points:
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -63,8 +64,10 @@ _NGRAM_SIZES = (2, 3, 4)
 _BUCKETS = 2**15
 # Longer queries do not consist of keywords, and correcting each of their words could take minutes.
 _MAX_CORRECTED_WORDS = 32
-# Words at the beginning of a text that the network reads, so that the time does not depend on the length of the text.
+# Words at the beginning of a text that the network reads, and characters at the beginning of a word. They limit the
+# time and the memory that a text needs.
 _READ_WORDS = 2000
+_READ_CHARACTERS = 64
 
 
 def text_keys(texts: Sequence[str]) -> NDArray[np.uint64]:
@@ -127,9 +130,9 @@ class QueryEncoder:
             ids = np.array([id for id in map(self.table.index.__getitem__, words) if id >= 0], np.int64)
             if len(ids):
                 by_words[row] = self.table.weights[ids] @ self.table.rows(ids)
-            buckets = [bucket for word in words for bucket in hashed_ngrams(word, _NGRAM_SIZES, _BUCKETS)]
-            if buckets:
-                by_ngrams[row] = self._directions[buckets].sum(axis=0)
+            counts = Counter(bucket for word in words for bucket in hashed_ngrams(word, _NGRAM_SIZES, _BUCKETS))
+            if counts:
+                by_ngrams[row] = np.array(list(counts.values()), np.float32) @ self._directions[list(counts)]
         return np.hstack([unit_rows(by_words), unit_rows(by_ngrams)])
 
 
@@ -247,10 +250,11 @@ class Word2Doc(Model):
     def _correct_spelling(self, query: str) -> str:
         """Return the words of a query with corrected spelling.
 
-        Queries of more than 32 words are not corrected. Only their first 2,000 words are returned.
+        Queries of more than 32 words are not corrected. Only their first 2,000 words are returned. Words of more than
+        64 characters are shortened.
         """
-        words = tokenize(query)[:_READ_WORDS]
-        return " ".join(words if len(words) > _MAX_CORRECTED_WORDS else self.speller.correct(query))
+        words = [word[:_READ_CHARACTERS] for word in tokenize(query)[:_READ_WORDS]]
+        return " ".join(words if len(words) > _MAX_CORRECTED_WORDS else self.speller.correct(" ".join(words)))
 
     def _encode(self, texts: Sequence[str]) -> Floats:
         """Return the learned vectors of documents, of shape (n_texts, H + 2).

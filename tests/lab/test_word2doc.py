@@ -184,6 +184,8 @@ def test_long_texts_are_read_up_to_a_limit(trained: Word2Doc) -> None:
     np.testing.assert_array_equal(trained.encode_query(long), trained.encode_query(f"{long} nerpostu"))
     typed = trained.encode_query(" ".join(["kalomii"] * 33))
     assert np.abs(typed - trained.encode_query(" ".join(["kalomi"] * 33))).max() > 0  # not corrected
+    word = "kalomi" * 100
+    np.testing.assert_array_equal(trained.encode_query(word), trained.encode_query(word[:64]))
 
 
 def test_the_network_answers_searches_of_an_index(here: Path, trained: Word2Doc) -> None:

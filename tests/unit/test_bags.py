@@ -85,6 +85,12 @@ def test_malformed_values_are_named(value: Any, reason: str) -> None:
     assert reason in str(raised.value)
 
 
+def test_json_text_of_too_many_lists_is_refused_before_it_is_parsed() -> None:
+    assert len(read_bag(f"[{'[1],' * 99_998}[1]]")[0]) == 99_999
+    with pytest.raises(BadInput, match="the bag has 100001 lists"):
+        read_bag("[" * 100_001)
+
+
 def test_whole_numbers_of_any_size_are_numbers() -> None:
     (region,) = read_bag([[2**70, 1], [True, 0]])
     assert region.tolist() == [[2.0**70, 1.0], [1.0, 0.0]]

@@ -25,6 +25,13 @@ def test_misspelt_words_are_corrected(query: str, corrected: list[str]) -> None:
     assert Speller({"fire": 2, "bush": 1, "settlement": 1, "a": 1, "sale": 1}).correct(query) == corrected
 
 
+def test_long_words_are_not_corrected() -> None:
+    known = "settlement" * 6
+    speller = Speller({known: 1})
+    assert speller.correct(f"{known}abcd") == [known]
+    assert speller.correct(f"{known}abcde") == [f"{known}abcde"]
+
+
 def test_a_speller_without_words_corrects_nothing() -> None:
     assert Speller({}).correct("settlement") == ["settlement"]
 
