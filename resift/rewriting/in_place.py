@@ -162,7 +162,7 @@ def _marked_without_hidden(query: Query, changed: Body, hidden: list[Body]) -> B
     sub-query. A sub-query with an unknown clause is not wrapped.
 
     A query for ``ext.mmr`` cannot be wrapped either. The ``_name`` of its only clause is the mark, and the filter of
-    the clause excludes hidden documents already.
+    the clause excludes hidden documents already. A clause with a name of the user's own is not rewritten.
 
     Args:
         query: The parsed search body.
@@ -171,7 +171,7 @@ def _marked_without_hidden(query: Query, changed: Body, hidden: list[Body]) -> B
     """
     if query.has_mmr:
         ((kind, settings),) = changed.items()
-        return {kind: {field: {"_name": REWRITTEN_NAME, **options} for field, options in settings.items()}}
+        return {kind: {field: {**options, "_name": REWRITTEN_NAME} for field, options in settings.items()}}
     hybrid = changed.get(HYBRID_KIND)
     if not isinstance(query.root, HybridClause) or hybrid is None:
         return marked_bool(must=[changed], must_not=hidden)

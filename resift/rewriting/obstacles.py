@@ -49,9 +49,15 @@ def _form_obstacle(query: Query) -> Outcome | None:
         return Outcome.UNKNOWN_CLAUSE
     if query.has_inner_hybrid:
         return Outcome.INNER_HYBRID
-    if query.has_mmr and root.kind in VECTOR_KINDS:
-        return Outcome.MALFORMED if isinstance(root, SemanticClause) and root.field is None else None
-    return Outcome.MMR if query.has_mmr else None
+    if not query.has_mmr:
+        return None
+    if not isinstance(root, SemanticClause) or root.kind not in VECTOR_KINDS:
+        return Outcome.MMR
+    if root.field is None:
+        return Outcome.MALFORMED
+    # The name of the clause marks it as rewritten, and must not replace the user's own name.
+    has_own_name = root.options.get("_name") is not None and not root.is_rewritten
+    return Outcome.MMR if has_own_name else None
 
 
 def rescore_obstacle(query: Query, is_scroll: bool) -> Outcome | None:

@@ -202,7 +202,9 @@ CASES: dict[str, Case] = {
     # maximal marginal relevance
     "mmr": mmr(KNN),
     "mmr with a filter": mmr(KNN_OF_TAG),
-    "mmr with a name": mmr(knn(_name="mine")),
+    "mmr with a name": Case(
+        {**query(knn(_name="mine")), "size": 5, "ext": {"mmr": {"diversity": 0.5}}}, relevant=NEAR, since=(3, 3)
+    ),
     "mmr with aggregations": mmr(KNN, aggs=TAGS),
     "mmr with _source": mmr(KNN, _source=["n"]),
     "mmr with rescore": mmr(KNN, rescore=rescore(TEXT)),

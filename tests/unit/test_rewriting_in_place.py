@@ -319,18 +319,19 @@ def test_marks_of_deleted_documents_are_reported() -> None:
 
 
 MMR = {"ext": {"mmr": {"diversity": 0.5}}}
+UNNAMED = {"knn": {"v": {name: value for name, value in KNN["knn"]["v"].items() if name != "_name"}}}
 AGENTIC = {"agentic": {"query_text": "fire in the forest"}}
 
 
 def test_a_clause_for_maximal_marginal_relevance_stays_at_the_top() -> None:
-    result = rewritten(KNN, body=MMR)
+    result = rewritten(UNNAMED, body=MMR)
     clause = result.body["query"]["knn"]["v"]
     assert (result.outcome, result.body["ext"]) == (Outcome.REWRITTEN, MMR["ext"])
-    assert {**clause, "vector": QUERY} == KNN["knn"]["v"]
+    assert {**clause, "vector": QUERY} == {**UNNAMED["knn"]["v"], "_name": REWRITTEN_NAME}
     assert clause["vector"] != QUERY
-    hidden = rewritten(KNN, body=MMR, judged="hide").body["query"]["knn"]["v"]
+    hidden = rewritten(UNNAMED, body=MMR, judged="hide").body["query"]["knn"]["v"]
     assert hidden["filter"]["bool"]["must_not"] == [{"ids": {"values": ["good", "bad"]}}]
-    demoted = rewritten(KNN, body=MMR, judged="demote")
+    demoted = rewritten(UNNAMED, body=MMR, judged="demote")
     assert ("rescore" in demoted.body, demoted.outcome) == (False, Outcome.NOT_DEMOTED)
 
 
@@ -340,6 +341,12 @@ def test_a_clause_for_maximal_marginal_relevance_is_rewritten_once() -> None:
     assert body["query"]["knn"]["v"]["_name"] == REWRITTEN_NAME
     again = rewritten(body["query"], body=MMR)
     assert (again.outcome, again.body) == (Outcome.ALREADY_REWRITTEN, body)
+
+
+def test_a_named_clause_for_maximal_marginal_relevance_is_left_alone() -> None:
+    """The name would be the only mark of the rewritten clause, so that it would be rewritten twice."""
+    result = rewritten(KNN, body=MMR)
+    assert (result.outcome, result.body) == (Outcome.MMR, {"query": KNN, **MMR})
 
 
 @pytest.mark.parametrize(
