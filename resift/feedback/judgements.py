@@ -13,6 +13,9 @@ from resift.errors import BadInput
 GRADES = {"relevant": 1.0, "irrelevant": -1.0, "clicked": 0.5, "skipped": -0.25, "neutral": 0.0}
 """Grade of each kind of mark: positive for relevant, negative for irrelevant. The absolute value is the weight."""
 
+DocumentKey = tuple[str, str]
+"""The index and the id of a document. Documents of different indices can have the same id."""
+
 SOURCES = ("mark", "click", "skip", "model")
 """Sources of judgements. Sessions are stored with positions in this tuple, so new sources must be added at the end."""
 
@@ -56,6 +59,11 @@ class Judgement:
     at: float = 0.0
     step: int = 1
     source: str = "mark"
+
+    @property
+    def key(self) -> DocumentKey:
+        """The index and the id of the judged document."""
+        return self.index, self.document
 
 
 @dataclass(frozen=True)

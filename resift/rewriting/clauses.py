@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from resift.feedback.judgements import DocumentKey
 from resift.query.dsl import REWRITTEN_NAME, Body
 
 # The name in ``matched_queries`` of hits that match only a widened query, and not the original query.
@@ -57,23 +58,23 @@ def marked_bool(
     return bool_clause(must, should, [*filter, {"match_all": {"_name": REWRITTEN_NAME}}], must_not)
 
 
-def document_clauses(ids: Sequence[str], home_indices: Mapping[str, str]) -> list[Body]:
-    """Build query clauses that match the documents with these ids, for example all judged documents of a session.
+def document_clauses(documents: Collection[DocumentKey], has_several_indices: bool) -> list[Body]:
+    """Build query clauses that match some documents, for example all judged documents of a session.
 
     Args:
-        ids: The ids of the documents.
-        home_indices: If several indices are searched, a mapping from the id of each document to the name of its index,
-            because documents in different indices can have the same id. If a single index is searched, an empty
-            mapping.
+        documents: The index and the id of each document.
+        has_several_indices: Whether several indices are searched. Then each clause is restricted to one index, because
+            documents in different indices can have the same id.
 
     Returns:
-        One clause for each index that contains some of the documents. Empty if ``ids`` is empty.
+        A single clause if a single index is searched. Otherwise one clause for each index that contains some of the
+        documents. Empty if there are no documents.
     """
-    if not home_indices:
-        return [_ids_clause(ids)] if ids else []
+    if not has_several_indices:
+        return [_ids_clause([id for _, id in documents])] if documents else []
     ids_by_index: dict[str, list[str]] = {}
-    for id in ids:
-        ids_by_index.setdefault(home_indices[id], []).append(id)
+    for index, id in documents:
+        ids_by_index.setdefault(index, []).append(id)
     return [
         {"bool": {"filter": [_ids_clause(ids_in_index), {"term": {"_index": index}}]}}
         for index, ids_in_index in ids_by_index.items()
@@ -84,22 +85,26 @@ def _ids_clause(ids: Sequence[str]) -> Body:
     return {"ids": {"values": list(ids)}}
 
 
-def factor_clauses(factors: Mapping[str, float], home_indices: Mapping[str, str]) -> list[tuple[Body, float]]:
+def factor_clauses(factors: Mapping[DocumentKey, float], has_several_indices: bool) -> list[tuple[Body, float]]:
     """Build query clauses for documents whose scores are multiplied by factors, one clause for each distinct factor.
 
     If several indices are searched, there is one clause for each factor and index.
 
     Args:
-        factors: The factor of each document, by document id.
-        home_indices: The index of each document. See :func:`document_clauses`.
+        factors: The factor of each document.
+        has_several_indices: Whether several indices are searched. See :func:`document_clauses`.
 
     Returns:
         Clauses that match the documents, each with its factor.
     """
-    ids_by_factor: dict[float, list[str]] = {}
-    for id, factor in factors.items():
-        ids_by_factor.setdefault(factor, []).append(id)
-    return [(clause, factor) for factor, ids in ids_by_factor.items() for clause in document_clauses(ids, home_indices)]
+    by_factor: dict[float, list[DocumentKey]] = {}
+    for document, factor in factors.items():
+        by_factor.setdefault(factor, []).append(document)
+    return [
+        (clause, factor)
+        for factor, documents in by_factor.items()
+        for clause in document_clauses(documents, has_several_indices)
+    ]
 
 
 def constant_score(documents: Body, score: float) -> Body:

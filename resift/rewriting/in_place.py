@@ -202,12 +202,12 @@ class _ClauseRewriter:
         self._hides, self._widens = options.judged == "hide", bool(options.widen)
         self._has_mmr = query.has_mmr
         relevant = knowledge.judged_for_query(1)
-        not_relevant = [id for id in knowledge.judged if id not in relevant]
-        self.judged = document_clauses(knowledge.judged, knowledge.home_indices)
-        self._relevant = document_clauses(relevant, knowledge.home_indices)
+        not_relevant = [document for document in knowledge.judged if document not in relevant]
+        self.judged = document_clauses(knowledge.judged, knowledge.has_several_indices)
+        self._relevant = document_clauses(relevant, knowledge.has_several_indices)
         factors = knowledge.score_factors(only_rejected=False) if options.judged == "keep" else {}
-        self._score_factors = factor_clauses(factors, knowledge.home_indices)
-        self._not_relevant = document_clauses(not_relevant, knowledge.home_indices)
+        self._score_factors = factor_clauses(factors, knowledge.has_several_indices)
+        self._not_relevant = document_clauses(not_relevant, knowledge.has_several_indices)
         self._moves = self._moved_clauses()
         self._texts = list(self._text_clauses(query.root))
         self._clause_count = knowledge.clause_counter.count_clauses(query.root) + self._added_clause_count()

@@ -12,7 +12,7 @@ from resift.contracts.documents import VectorField
 from resift.feedback.evidence import evidence_share
 from resift.feedback.feedback import Feedback
 from resift.feedback.field_feedback import FieldFeedback, Tokens
-from resift.feedback.judgements import JudgedDocument
+from resift.feedback.judgements import DocumentKey, JudgedDocument
 from resift.query.clause_count import ClauseCounter, FieldTypes
 from resift.query.dsl import VECTOR_FIELD
 
@@ -113,13 +113,14 @@ class Knowledge:
             documents.
         related_words: For each word of a query with few hits, the nearest words of the index and their weights. See
             :meth:`resift.vectors.vocabulary.Vocabulary.related_words`.
-        judged: The ids of all judged documents that can be hits.
-        judged_elsewhere: The ids of the documents in ``judged`` that were judged for other queries of the session.
-        unaffected: The documents in ``judged_elsewhere``, whose rank the session must not change. The keys are the ids,
-            and the values are the similarities to the query vector before the session moved it. Empty if no feedback
-            applies to this query.
-        home_indices: A mapping from the id of a judged document to the name of its index. Empty if a single index is
-            searched.
+        judged: All judged documents that can be hits. The index of a document is the name under which it was judged,
+            which can be an alias.
+        judged_elsewhere: The documents in ``judged`` that were judged for other queries of the session.
+        unaffected: The documents in ``judged_elsewhere``, whose rank the session must not change. The values are the
+            similarities to the query vector before the session moved it. Empty if no feedback applies to this query.
+        judged_hits: The documents in ``judged``, with the names of their indices in hits. If a document was judged
+            under a name of several indices, it occurs once for each of them.
+        has_several_indices: Whether several indices are searched. Then the same id can occur in each of them.
         feedback: The part of the session's feedback that concerns this query. None if no feedback does.
         documents: All judged documents of the session.
         own_fields: Knowledge about the index's own vector fields and sparse token fields.
@@ -138,10 +139,11 @@ class Knowledge:
     expansion_words: Mapping[str, float] = field(default_factory=dict)
     has_enough_hits: bool = False
     related_words: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    judged: Sequence[str] = ()
-    judged_elsewhere: Collection[str] = ()
-    unaffected: Mapping[str, float] = field(default_factory=dict)
-    home_indices: Mapping[str, str] = field(default_factory=dict)
+    judged: Sequence[DocumentKey] = ()
+    judged_elsewhere: Collection[DocumentKey] = ()
+    unaffected: Mapping[DocumentKey, float] = field(default_factory=dict)
+    judged_hits: Collection[DocumentKey] = ()
+    has_several_indices: bool = False
     feedback: Feedback | None = None
     documents: Sequence[JudgedDocument] = ()
     own_fields: FieldKnowledge = field(default_factory=FieldKnowledge)
@@ -162,7 +164,7 @@ class Knowledge:
 
         If several indices are searched, such a clause has two inner clauses for each index: the ids and the index name.
         """
-        return 2 * len(set(self.home_indices.values())) or 1
+        return 2 * len({index for index, _ in self.judged}) if self.has_several_indices and self.judged else 1
 
     @property
     def word_weight(self) -> float:
@@ -198,7 +200,7 @@ class Knowledge:
         """
         return 1.0 - evidence_share(0.0 if self.feedback is None else self.feedback.for_query.evidence)
 
-    def score_factors(self, only_rejected: bool) -> dict[str, float]:
+    def score_factors(self, only_rejected: bool) -> dict[DocumentKey, float]:
         """Return the factors by which the scores of documents that were judged irrelevant are multiplied.
 
         Only judgements for this query count. Documents that a person marked irrelevant get the factor 0.001, which
@@ -209,25 +211,26 @@ class Knowledge:
             only_rejected: Whether to leave out documents with a weak negative judgement.
 
         Returns:
-            The factors, by document id. Documents without a factor keep their scores.
+            The factor of each document. Documents without a factor keep their scores.
         """
         factors, grades = {}, self._grades
-        for id in self.judged_for_query(-1):
-            if grades[id] <= _REJECTING_GRADE:
-                factors[id] = _REJECTED_FACTOR
+        for document in self.judged_for_query(-1):
+            if grades[document] <= _REJECTING_GRADE:
+                factors[document] = _REJECTED_FACTOR
             elif not only_rejected:
-                factors[id] = self.irrelevant_factor
+                factors[document] = self.irrelevant_factor
         return factors
 
-    def judged_for_query(self, sign: int) -> list[str]:
-        """Return the ids of the documents that the user judged relevant or irrelevant for this query.
+    def judged_for_query(self, sign: int) -> list[DocumentKey]:
+        """Return the documents that the user judged relevant or irrelevant for this query.
 
         Args:
             sign: 1 for relevant documents, -1 for irrelevant documents.
         """
         grades = self._grades
-        return [id for id in self.judged if id not in self.judged_elsewhere and grades.get(id, 0) * sign > 0]
+        documents = (document for document in self.judged if document not in self.judged_elsewhere)
+        return [document for document in documents if grades.get(document, 0) * sign > 0]
 
     @property
-    def _grades(self) -> dict[str, float]:
-        return {document.judgement.document: document.judgement.grade for document in self.documents}
+    def _grades(self) -> dict[DocumentKey, float]:
+        return {document.judgement.key: document.judgement.grade for document in self.documents}

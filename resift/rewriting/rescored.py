@@ -17,6 +17,7 @@ import math
 from collections.abc import Sequence
 from itertools import islice
 
+from resift.feedback.judgements import DocumentKey
 from resift.query.body import Query, TextQuery
 from resift.query.clause_count import MAX_ENGINE_CLAUSES, WORD_TYPES, FieldTypes, term_count
 from resift.query.dsl import Body
@@ -171,12 +172,12 @@ class _TextSearchRewriter:
         self._demoted = self._document_clauses(knowledge.judged if judged == "demote" else ())
         # With vectors, the similarity moves skipped hits down.
         factors = knowledge.score_factors(only_rejected=knowledge.vector is not None)
-        self._score_factors = factor_clauses(factors if judged == "keep" else {}, knowledge.home_indices)
+        self._score_factors = factor_clauses(factors if judged == "keep" else {}, knowledge.has_several_indices)
         self._without_words = self._document_clauses([*self._unaffected, *factors])
 
-    def _document_clauses(self, ids: Sequence[str]) -> list[Body]:
-        """Build clauses that match the documents with these ids, each in its own index."""
-        return document_clauses(ids, self._knowledge.home_indices)
+    def _document_clauses(self, documents: Sequence[DocumentKey]) -> list[Body]:
+        """Build clauses that match some documents, each in its own index."""
+        return document_clauses(documents, self._knowledge.has_several_indices)
 
     @property
     def added_related_words(self) -> list[str]:
@@ -352,8 +353,8 @@ class _TextSearchRewriter:
             )
         if beta or knowledge.expansion_words:
             factors += [
-                constant_score(self._document_clauses([id])[0], rank_keeping_factor(knowledge, id, beta))
-                for id in self._unaffected
+                constant_score(self._document_clauses([document])[0], rank_keeping_factor(knowledge, document, beta))
+                for document in self._unaffected
             ]
         return factors + [constant_score(documents, factor) for documents, factor in self._score_factors]
 
@@ -389,7 +390,7 @@ def _highlighted_query(root: Clause, field_types: Sequence[FieldTypes]) -> Body:
     return root.raw if root.kind != "range" or is_of_words else {"match_all": {}}
 
 
-def rank_keeping_factor(knowledge: Knowledge, id: str, beta: float) -> float:
+def rank_keeping_factor(knowledge: Knowledge, document: DocumentKey, beta: float) -> float:
     """Return the factor by which the score of a document is multiplied so that the document keeps its rank.
 
     The document was judged for another query, so the session should not change its rank. The factor has two parts. The
@@ -399,10 +400,10 @@ def rank_keeping_factor(knowledge: Knowledge, id: str, beta: float) -> float:
 
     Args:
         knowledge: The knowledge about the search.
-        id: The id of the document, a key of ``knowledge.unaffected``.
+        document: The index and the id of the document, a key of ``knowledge.unaffected``.
         beta: The weight of the similarity: scores are multiplied by exp(beta · similarity).
     """
-    similarity = knowledge.unaffected[id]
+    similarity = knowledge.unaffected[document]
     if knowledge.similarity == "cosine":
         similarity = max(0.0, 1 + similarity)
     return knowledge.word_gain_factor * math.exp(beta * similarity)

@@ -22,6 +22,7 @@ from resift.encoders.late_interaction import RERANKER_FILE, LateInteraction, sco
 from resift.encoders.model import Model
 from resift.errors import ModelNotFound
 from resift.feedback.explain import explain_moves
+from resift.feedback.judgements import DocumentKey
 from resift.query.body import Query
 from resift.rewriting.outcome import Rewritten
 from resift.service.bodies import Search
@@ -29,8 +30,6 @@ from resift.service.cards import CardFields
 from resift.sessions.documents import readable_text
 
 Hits = list[dict[str, Any]]
-HitKey = tuple[str, str]
-"""The index and the id of a hit. In a search of several indices, each can have a document with the same id."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +175,7 @@ def _hit_texts(engine: Engine, parsed: ParsedSearch, hits: Sequence[dict[str, An
     info = parsed.info
     if parsed.query.body.keys().isdisjoint(("_source", "stored_fields")):
         return [readable_text(hit.get("_source", {}), info) for hit in hits]
-    sources: dict[HitKey, dict[str, Any]] = {}
+    sources: dict[DocumentKey, dict[str, Any]] = {}
     for index in dict.fromkeys(hit["_index"] for hit in hits):
         ids = [hit["_id"] for hit in hits if hit["_index"] == index]
         documents = engine.documents(index, ids, parsed.search.headers, info.vector_field)
@@ -196,11 +195,11 @@ def _are_demoted(rewritten: Rewritten, hits: Sequence[dict[str, Any]]) -> NDArra
     Returns:
         Boolean array of shape (n_hits,).
     """
-    judged = set(rewritten.knowledge.judged) if rewritten.options.judged == "demote" else set()
-    return np.array([hit["_id"] in judged for hit in hits], bool)
+    judged = rewritten.knowledge.judged_hits if rewritten.options.judged == "demote" else ()
+    return np.array([hit_key(hit) in judged for hit in hits], bool)
 
 
-def hit_key(hit: Mapping[str, Any]) -> HitKey:
+def hit_key(hit: Mapping[str, Any]) -> DocumentKey:
     """Return the index and the id of a hit."""
     return hit["_index"], hit["_id"]
 

@@ -31,7 +31,7 @@ from resift.errors import (
     SessionsUnavailable,
 )
 from resift.feedback.feedback import Feedback
-from resift.feedback.judgements import JudgedDocument, Judgement
+from resift.feedback.judgements import DocumentKey, JudgedDocument, Judgement
 from resift.feedback.ridge import Background
 from resift.feedback.scope import is_same_query
 from resift.rewriting.knowledge import NO_REQUIRED_DATA, FieldKnowledge, Knowledge, RequiredData
@@ -98,7 +98,7 @@ class _SessionSearch:
         Args:
             judgements: The judgements in the session. The key depends on the judged documents.
         """
-        documents = hash(tuple((judgement.index, judgement.document) for judgement in judgements))
+        documents = hash(tuple(judgement.key for judgement in judgements))
         needs, caller = self.needs, str(self.headers)
         return self.info.name, caller, documents, needs.fields, needs.text_fields, self.options.feedback
 
@@ -149,7 +149,9 @@ def collect_knowledge(
         token fields). The caller adds both.
     """
     vector = query.vector if feedback is None else feedback.transform_query(query.vector)
-    homes = {document.judgement.document: document.judgement.index for document in searched}
+    if len(info.indices) == 1:
+        # An alias and its index can name the same document. Then the latest judgement counts.
+        searched = list({document.judgement.document: document for document in searched}.values())
     # A session stores only the first MAX_QUERY characters of a query.
     text = query.text[:MAX_QUERY]
     elsewhere = [document for document in searched if not is_same_query(document.judgement.query, text)]
@@ -160,17 +162,17 @@ def collect_knowledge(
         vector_field=info.vector_field,
         similarity=query.similarity,
         mask=None if feedback is None or not feedback.method.masked else feedback.mask,
-        judged=tuple(homes),
-        judged_elsewhere={document.judgement.document for document in elsewhere},
+        judged=[document.judgement.key for document in searched],
+        judged_elsewhere={document.judgement.key for document in elsewhere},
         unaffected={} if feedback is None else _original_similarities(elsewhere, query),
-        home_indices=homes if len(info.indices) > 1 else {},
+        has_several_indices=len(info.indices) > 1,
         feedback=feedback,
         documents=documents,
         field_types=info.field_types,
     )
 
 
-def _original_similarities(judged_elsewhere: Sequence[JudgedDocument], query: EncodedQuery) -> dict[str, float]:
+def _original_similarities(judged_elsewhere: Sequence[JudgedDocument], query: EncodedQuery) -> dict[DocumentKey, float]:
     """Return the similarities of documents to the original query vector, which the session has not moved.
 
     The documents were judged for other queries, and the session must not change their rank: otherwise documents that
@@ -181,14 +183,14 @@ def _original_similarities(judged_elsewhere: Sequence[JudgedDocument], query: En
         query: The query with its original vector.
 
     Returns:
-        A mapping from document ids to similarities.
+        The similarity of each document.
     """
     if not judged_elsewhere:
         return {}
     vectors = np.stack([document.vector for document in judged_elsewhere])
     similarities = SIMILARITIES[query.similarity](query.vector, vectors)
     return {
-        document.judgement.document: float(similarity)
+        document.judgement.key: float(similarity)
         for document, similarity in zip(judged_elsewhere, similarities, strict=True)
     }
 
@@ -304,9 +306,15 @@ class KnowledgeLoader:
         feedback = scoped_feedback(
             self.learned_feedback(documents, options.feedback), query, background, info.tuning.carried
         )
-        searched = [document for document in documents if self._can_be_hits(document.judgement.index, info, headers)]
+        names = {
+            index: self._common_indices(index, info, headers)
+            for index in {document.judgement.index for document in documents}
+        }
+        searched = [document for document in documents if names[document.judgement.index]]
+        judged = [document.judgement for document in searched]
         knowledge = replace(
             collect_knowledge(info, query, feedback, documents, searched),
+            judged_hits={(name, judgement.document) for judgement in judged for name in names[judgement.index]},
             expansion_words=self.word_selector.select(feedback, info, headers, needs.text_fields),
         )
         if feedback is None:
@@ -350,15 +358,14 @@ class KnowledgeLoader:
                 log.warning("Searching without clicks: %s", error.message)
                 notes.append(f"clicks: {error.message}")
         # A mark says more about a document than a click.
-        marked = {(judgement.index, judgement.document) for judgement in judgements}
-        clicked = [judgement for judgement in clicked if (judgement.index, judgement.document) not in marked]
+        marked = {judgement.key for judgement in judgements}
+        clicked = [judgement for judgement in clicked if judgement.key not in marked]
         return effective_judgements([*clicked, *judgements]), notes, is_read
 
-    def _can_be_hits(self, index: str, info: IndexInfo, headers: Headers) -> bool:
-        """Return whether documents that were judged in an index can be hits of a search.
+    def _common_indices(self, index: str, info: IndexInfo, headers: Headers) -> set[str]:
+        """Return the searched indices in which documents that were judged under a name can be hits.
 
-        This is the case if the name of the index and the name in the search refer to at least one common index, for
-        example through an alias.
+        The name and the name in the search can refer to common indices through aliases, for example.
 
         Args:
             index: The name of the index or alias in which the documents were judged.
@@ -368,8 +375,8 @@ class KnowledgeLoader:
         try:
             judged = info if index == info.name else self.info(index, headers)
         except _UNREADABLE_INDEX:
-            return False  # the cache can outlive the index
-        return not set(judged.indices).isdisjoint(info.indices)
+            return set()  # the cache can outlive the index
+        return set(judged.indices).intersection(info.indices)
 
     def learned_feedback(self, judged: Sequence[JudgedDocument], method: str | None = None) -> Feedback | None:
         """Return the feedback that is learned from judged documents. The result is cached.
@@ -461,15 +468,14 @@ class KnowledgeLoader:
         Returns:
             The judgements, each with the vector and text of its document.
         """
-        contents: dict[tuple[str, str], Content] = {}
+        contents: dict[DocumentKey, Content] = {}
         for index in dict.fromkeys(judgement.index for judgement in judgements):
             ids = list(dict.fromkeys(judgement.document for judgement in judgements if judgement.index == index))
             contents |= {(index, id): content for id, content in self._read_documents(index, ids, headers).items()}
-        keys = ((judgement, (judgement.index, judgement.document)) for judgement in judgements)
         documents = []
-        for judgement, key in keys:
-            if key in contents:
-                vector, texts = contents[key]
+        for judgement in judgements:
+            if judgement.key in contents:
+                vector, texts = contents[judgement.key]
                 text, title_text = join_texts(texts, text_fields), texts[0].text if texts else ""
                 documents.append(JudgedDocument(judgement, vector, text, title_text))
         return documents

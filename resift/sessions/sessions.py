@@ -153,7 +153,7 @@ def effective_judgements(judgements: Sequence[Judgement]) -> list[Judgement]:
     """
     latest: dict[tuple[str, str], Judgement] = {}
     for judgement in judgements:
-        key = (judgement.index, judgement.document)
+        key = judgement.key
         earlier = latest.get(key)
         if earlier is None or not earlier.grade or _STRENGTH[judgement.source] >= _STRENGTH[earlier.source]:
             latest[key] = judgement

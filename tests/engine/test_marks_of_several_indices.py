@@ -100,3 +100,31 @@ def test_another_index_s_document_of_the_same_id_is_not_the_judged_one(
     assert ((own, "1") in found) is (judged != "hide")
     if judged == "demote":
         assert found.index(other) < found.index((own, "1")) == len(found) - 1
+
+
+def test_documents_of_two_indices_with_the_same_id_have_their_own_marks(client: FlaskClient, pattern: str) -> None:
+    blog, shop = (pattern.replace("*", name) for name in "ab")
+    for index, kind in ((blog, "relevant"), (shop, "irrelevant")):
+        post(client, "/v1/feedback", index=index, session="anna", query="fire soldier", **{kind: ["1"]})
+
+    search = {"query": {"match": {"text": "fire soldier"}}, "session": "anna"}
+    both = post(client, "/v1/search", index=pattern, **search)
+    hits = [(hit["_index"], hit["_id"]) for hit in both["hits"]["hits"]]
+    assert len(hits) == 4
+    assert (hits[0], hits[-1]) == ((blog, "1"), (shop, "1"))
+
+    single = post(client, "/v1/search", index=blog, **search)
+    assert ids(single)[0] == "1"
+
+
+def test_a_reranker_leaves_only_the_judged_one_of_two_documents_with_the_same_id_behind(
+    client: FlaskClient, pattern: str
+) -> None:
+    alias, shop = f"{pattern[:-2]}-shop", pattern.replace("*", "b")
+    engine = client.application.extensions["resift"].engine
+    engine.client.indices.put_alias(index=shop, name=alias)
+    post(client, "/v1/feedback", index=alias, session="anna", query="river", relevant=["1"])
+    query = {"match": {"text": "fire smoke army soldier"}}
+    body = {"index": pattern, "query": query, "session": "anna", "judged": "demote", "method": "dynamax"}
+    hits = [(hit["_index"], hit["_id"]) for hit in post(client, "/v1/search", **body)["hits"]["hits"]]
+    assert (hits[0], hits[-1]) == ((pattern.replace("*", "a"), "1"), (shop, "1"))

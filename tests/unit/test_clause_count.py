@@ -30,7 +30,7 @@ SESSION = Knowledge(
     text="bush fire",
     field_types=[WIDE],
     expansion_words={f"word{rank}": 1 / rank for rank in range(1, 26)},
-    judged=("good", "bad"),
+    judged=(("i", "good"), ("i", "bad")),
     feedback=Feedback.learn(MARKED[:1], MARKED[1:]),
     documents=[
         JudgedDocument(Judgement("i", id, grade), vector, "")
@@ -130,9 +130,8 @@ def test_equal_mappings_of_several_indices_are_kept_once() -> None:
     ],
 )
 def test_no_rewritten_query_exceeds_the_limit(query: Any, judged: str, attached: bool) -> None:
-    homes = {"good": "a", "bad": "b"}
     knowledge = replace(SESSION, vector=MARKED[0] if attached else None, fields=("title",) if attached else ())
-    for known in (knowledge, replace(knowledge, home_indices=homes)):
+    for known in (knowledge, replace(knowledge, judged=(("a", "good"), ("b", "bad")), has_several_indices=True)):
         result = rewritten(query, known, judged=judged)
         assert count(result.body["query"]) <= max(count(query), MAX_ENGINE_CLAUSES)
         if count(query) > MAX_ENGINE_CLAUSES - 10:

@@ -34,7 +34,8 @@ TERMS = {f"word{rank}": 1 / rank for rank in range(1, 9)}
 QUERY = {"match": {"text": "bush fire"}}
 NAMED = {"match_all": {"_name": REWRITTEN_NAME}}
 PLAIN = Knowledge(text="bush fire", fields=FIELDS, vector=VECTOR)
-SESSION = replace(PLAIN, mask=MASK, expansion_words=TERMS, unaffected={"k": 0.5}, judged=("k", "j"))
+JUDGED = (("i", "k"), ("i", "j"))
+SESSION = replace(PLAIN, mask=MASK, expansion_words=TERMS, unaffected={("i", "k"): 0.5}, judged=JUDGED)
 OPTIONS = Options(alpha=0.5, window=100)
 
 
@@ -195,7 +196,7 @@ def knowledge_with(grade: float) -> Knowledge:
     """Return the knowledge of a session with a single judgement, which has this grade."""
     documents = [JudgedDocument(Judgement("i", "bad", grade), VECTOR, "")]
     feedback = Feedback.learn(np.zeros((0, 3), np.float32), VECTOR[None], grades=[grade])
-    return Knowledge(text="bush fire", fields=FIELDS, judged=("bad",), documents=documents, feedback=feedback)
+    return Knowledge(text="bush fire", fields=FIELDS, judged=(("i", "bad"),), documents=documents, feedback=feedback)
 
 
 @pytest.mark.parametrize(("grade", "factor"), [(-1.0, 0.001), (-0.5, 0.001), (-0.25, 0.8)])
@@ -384,7 +385,7 @@ def test_expansion_words_count_on_each_page_sorted_by_score(more: dict[str, Any]
 
 def test_judged_documents_keep_their_positions_among_groups() -> None:
     body = {"query": QUERY, "collapse": {"field": "n"}}
-    unaffected = {"filter": {"ids": {"values": list(SESSION.unaffected)}}, "weight": SESSION.word_gain_factor}
+    unaffected = {"filter": {"ids": {"values": ["k"]}}, "weight": SESSION.word_gain_factor}
     must = rewritten(body).body["query"]["bool"]["must"]
     assert must == [{"function_score": {"query": QUERY, "functions": [unaffected]}}]
     hidden = rewritten(body, replace(SESSION, expansion_words={}), judged="hide").body["query"]["bool"]
@@ -444,7 +445,7 @@ def test_judged_documents_may_be_hidden_or_come_last() -> None:
         hidden = rewritten({"query": QUERY}, judged="hide", widen=widen)
         assert hidden.body["query"]["bool"]["must_not"] == excluded
         assert clauses_of(hidden.body["rescore"], "must_not") == []
-    alone = rewritten({"query": QUERY}, replace(PLAIN, judged=("k", "j")), judged="hide", alpha=0)
+    alone = rewritten({"query": QUERY}, replace(PLAIN, judged=JUDGED), judged="hide", alpha=0)
     assert alone.body == {"query": {"bool": {"must": [QUERY], "must_not": excluded, "filter": [NAMED]}}}
     assert alone.outcome is Outcome.REWRITTEN
     demoted = rewritten({"query": QUERY}, judged="demote")
@@ -506,7 +507,7 @@ def test_judged_documents_that_cannot_be_hidden_in_a_large_query_are_reported(
 ) -> None:
     query = {"bool": {"should": [{"match": {"text": f"a{n} b{n} c{n}"}} for n in range(400)]}}
     body = {"query": {"hybrid": {"queries": [query]}} if is_hybrid else query, **more}
-    knowledge = Knowledge(text="fire", fields=FIELDS, judged=("k",), expansion_words=words)
+    knowledge = Knowledge(text="fire", fields=FIELDS, judged=(("i", "k"),), expansion_words=words)
     result = rewritten(body, knowledge, judged="hide", scroll="ext" in more)
     assert result.body["query"] == body["query"]
     assert Outcome.TOO_MANY_CLAUSES.english in result.reason
@@ -559,8 +560,8 @@ KNOWLEDGE = st.builds(
     mask=st.sampled_from([None, MASK]),
     fields=st.just(FIELDS),
     expansion_words=st.sampled_from([{}, {"flame": 0.5}, TERMS]),
-    unaffected=st.sampled_from([{}, {"k": 0.5}]),
-    judged=st.sampled_from([(), ("k", "j")]),
+    unaffected=st.sampled_from([{}, {("i", "k"): 0.5}]),
+    judged=st.sampled_from([(), JUDGED]),
 )
 CHOSEN = st.builds(
     Options,
@@ -610,9 +611,9 @@ def test_function_words_do_not_change_the_weight_of_expansion_words() -> None:
 
 def test_factors_of_scores_are_never_below_1() -> None:
     def factors(similarity: str, *values: float) -> list[float]:
-        unaffected = dict(zip("abcd", values, strict=False))
+        unaffected = {("i", str(number)): value for number, value in enumerate(values)}
         known = Knowledge(text="fire", vector=VECTOR, similarity=similarity, unaffected=unaffected)
-        return [rank_keeping_factor(known, id, 2) for id in known.unaffected]
+        return [rank_keeping_factor(known, document, 2) for document in known.unaffected]
 
     cosines = factors("cosine", -1.0000001, -1, 0, 0.5)
     assert cosines == pytest.approx([1, 1, np.exp(2), np.exp(3)])

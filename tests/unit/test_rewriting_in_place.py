@@ -64,7 +64,7 @@ TERMS = {f"word{rank}": 1 / rank for rank in range(1, 31)}
 SESSION = Knowledge(
     text="bush fire",
     expansion_words=TERMS,
-    judged=("good", "bad"),
+    judged=(("i", "good"), ("i", "bad")),
     feedback=FEEDBACK,
     documents=DOCUMENTS,
     own_fields=KNOWN,
@@ -300,8 +300,8 @@ def test_marks_for_another_query_add_words_but_move_no_vectors() -> None:
     known = replace(
         SESSION,
         feedback=carried,
-        judged_elsewhere={"good", "bad"},
-        unaffected={"good": 0.5, "bad": 0.1},
+        judged_elsewhere={("i", "good"), ("i", "bad")},
+        unaffected={("i", "good"): 0.5, ("i", "bad"): 0.1},
         own_fields=FieldKnowledge(mapped=MAPPED, encoded=KNOWN.encoded),
     )
     result = rewritten({"hybrid": {"queries": [TEXT, KNN]}}, known)
@@ -475,7 +475,7 @@ def test_irrelevant_documents_are_demoted_without_relevant_documents() -> None:
     feedback = replace(
         Feedback.learn(MARKED[:0], MARKED[1:]), background=Background(RNG.normal(size=(40, 4)).astype(np.float32))
     )
-    only = replace(SESSION, expansion_words={}, judged=("bad",), feedback=feedback, documents=DOCUMENTS[1:])
+    only = replace(SESSION, expansion_words={}, judged=(("i", "bad"),), feedback=feedback, documents=DOCUMENTS[1:])
     text, _ = queries_of(rewritten({"hybrid": {"queries": [TEXT, KNN]}}, only))
     assert text["bool"]["must"] == [
         {
