@@ -308,7 +308,7 @@ class Session(Struct):
     judgements: list[Judgement]
     learned: Annotated[Learned | None, documented("null if no judgement counts, or none of the documents exists")]
     notes: Annotated[
-        list[str] | UnsetType, documented("English sentences, if the judgements teach nothing, for want of texts")
+        list[str] | UnsetType, documented("English sentences: why nothing was learned from the judgements, or why they are missing")
     ] = UNSET
 
 
@@ -324,7 +324,7 @@ class MarkedSession(Struct):
         Learned | UnsetType | None, documented("null if no judgement counts, or none of the documents exists")
     ] = UNSET
     notes: Annotated[
-        list[str] | UnsetType, documented("English sentences, if the judgements teach nothing, for want of texts")
+        list[str] | UnsetType, documented("English sentences: why nothing was learned from the judgements, or why they are missing")
     ] = UNSET
 
 

@@ -488,7 +488,7 @@ class Session:
             if own_index is None:
                 raise
             session = self._service.add_marks(self.id, own_index, query, marks)
-        return self._explanation(session, explain)
+        return Explanation(self._service.describe_change(session) if explain else session_summary(session))
 
     def judge(
         self,
@@ -542,7 +542,7 @@ class Session:
             SessionNotFound: If the session does not exist.
             BadInput: If the session has no marks to undo.
         """
-        return self._explanation(self._service.sessions.undo(self.id))
+        return Explanation(self._service.describe_change(self._service.sessions.undo(self.id)))
 
     def forget(self) -> None:
         """Delete this session with all its judgements.

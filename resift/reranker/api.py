@@ -514,7 +514,7 @@ def feedback() -> dict[str, Any]:
     marks = collect_marks({name: getattr(body, name) for name in GRADES}, body.scores)
     session = service.add_marks(body.session, body.index, body.query, marks, headers)
     service.warm_session(body.session, body.index, body.query, headers)
-    return service.describe_session(session, headers) if body.explain else session_summary(session)
+    return service.describe_change(session, headers) if body.explain else session_summary(session)
 
 
 @api.get("/sessions/<session>")
@@ -540,7 +540,8 @@ def delete_session(session: str) -> dict[str, Any]:
 def undo(session: str) -> dict[str, Any]:
     """Undo the last step of a session: remove the judgements that the latest feedback request stored.
 
-    The request has no body. If the session has no steps, the status is 400.
+    The request has no body. If the session has no steps, the status is 400. If the step was removed but the engine
+    fails, the response contains no judgements, and its `notes` give the reason.
     """
     service = current_service()
-    return service.describe_session(service.sessions.undo(session), engine_headers())
+    return service.describe_change(service.sessions.undo(session), engine_headers())

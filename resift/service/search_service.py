@@ -322,6 +322,24 @@ class SearchService:
             else explain(self.model, feedback, judged, _title_words_first(words, judged), word_values),
         }
 
+    def describe_change(self, session: StoredSession, headers: Headers = None) -> dict[str, Any]:
+        """Describe a session after a change was stored, like :meth:`describe_session`, even if the engine fails.
+
+        An error would look as if the change was not stored, and a client would repeat it.
+
+        Args:
+            session: The session after the change.
+            headers: The caller's HTTP headers.
+
+        Returns:
+            The description. If the engine fails, the judgements are left out, and a note gives the reason.
+        """
+        try:
+            return self.describe_session(session, headers)
+        except ResiftError as error:
+            note = f"The change was stored, but the judgements cannot be described: {error.message}"
+            return {**session_summary(session), "notes": [note], "judgements": [], "learned": None}
+
     def search(self, search: Search) -> Answer:
         """Run a search, ranked by the judgements in the session that the request names, and return the response.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from clock import Clock
@@ -22,7 +22,7 @@ from resift import Model
 from resift.cache import TtlCache
 from resift.contracts.documents import Document
 from resift.contracts.engine import Engine
-from resift.errors import SessionsUnavailable
+from resift.errors import EngineUnavailable, SessionsUnavailable
 from resift.feedback.judgements import Judgement
 from resift.reranker import Config, create_app
 from resift.service.connect import open_session_store
@@ -521,3 +521,23 @@ def test_a_session_has_a_window_of_its_own(
     post(client, "/v1/feedback", session="a", index=filled, query="fire", relevant=["bush"])
     assert post(client, "/v1/search", index=filled, query="fire", session="a")["resift"]["window"] == 400
     assert post(client, "/v1/search", index=filled, query="fire", session="a", window=7)["resift"]["window"] == 7
+
+
+def test_a_stored_change_is_reported_although_the_engine_fails_afterwards(
+    client: FlaskClient, filled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service: SearchService = client.application.extensions["resift"]
+    mark = {"session": "anna", "index": filled, "query": "fire", "explain": True}
+    post(client, "/v1/feedback", **mark, relevant=["bush"])
+
+    def fail(*arguments: Any) -> NoReturn:
+        raise EngineUnavailable("the engine does not answer", value="engine")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(service.knowledge, "read_judged_documents", fail)
+        marked = post(client, "/v1/feedback", **mark, relevant=["tree"])
+        undone = post(client, "/v1/sessions/anna/undo")
+        assert client.get("/v1/sessions/anna").status_code == 503
+    assert [answer["steps"] for answer in (marked, undone)] == [2, 1]
+    assert "the engine does not answer" in undone["notes"][0]
+    assert [one["document"] for one in client.get("/v1/sessions/anna").get_json()["judgements"]] == ["bush"]
