@@ -308,7 +308,8 @@ class Session(Struct):
     judgements: list[Judgement]
     learned: Annotated[Learned | None, documented("null if no judgement counts, or none of the documents exists")]
     notes: Annotated[
-        list[str] | UnsetType, documented("English sentences: why nothing was learned from the judgements, or why they are missing")
+        list[str] | UnsetType,
+        documented("English sentences: why nothing was learned from the judgements, or why they are missing"),
     ] = UNSET
 
 
@@ -324,7 +325,8 @@ class MarkedSession(Struct):
         Learned | UnsetType | None, documented("null if no judgement counts, or none of the documents exists")
     ] = UNSET
     notes: Annotated[
-        list[str] | UnsetType, documented("English sentences: why nothing was learned from the judgements, or why they are missing")
+        list[str] | UnsetType,
+        documented("English sentences: why nothing was learned from the judgements, or why they are missing"),
     ] = UNSET
 
 
