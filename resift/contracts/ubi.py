@@ -38,7 +38,7 @@ class UbiEvent:
         query_id: The id of the query that returned the object.
         object: The id of the object that was clicked, viewed or bought.
         object_field: The index field that contains the object's id, or "" for ``_id``.
-        ordinal: The position of the object in the list of hits.
+        ordinal: The position of the object in the list of hits, counted from 0 or 1.
         at: The time in Unix seconds.
         text: The text of the query, if the event contains it.
     """
@@ -79,10 +79,15 @@ class UbiEvent:
             query_id=id_as_text(source.get("query_id")),
             object=id_as_text(target.get("object_id")),
             object_field="" if field == "_id" else field,
-            ordinal=ordinal if isinstance(ordinal, int) and not isinstance(ordinal, bool) else None,
+            ordinal=ordinal if _is_position(ordinal) else None,
             at=at,
             text=id_as_text(source.get("user_query")),
         )
+
+
+def _is_position(ordinal: Any) -> bool:
+    """Return whether a value of the log is a position in a list of hits, an integer from 0 to 2³¹ - 1."""
+    return isinstance(ordinal, int) and not isinstance(ordinal, bool) and 0 <= ordinal < 2**31
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,10 @@ from resift.contracts.engine import Engine, Headers
 from resift.encoders.model import Model
 from resift.errors import (
     AmbiguousDocument,
-    EngineError,
-    EngineUnavailable,
     IndexNotFound,
     IndexNotServed,
     ModelMismatch,
+    ResiftError,
     SessionsUnavailable,
 )
 from resift.feedback.feedback import Feedback
@@ -354,9 +353,12 @@ class KnowledgeLoader:
         if self.clicks and client and (options.through_cluster or self.sessions.caller().may_use(None)):
             try:
                 clicked = self.clicks.judgements(client, search.info.name, search.headers)
-            except (EngineError, EngineUnavailable) as error:
+            except ResiftError as error:
                 log.warning("Searching without clicks: %s", error.message)
                 notes.append(f"clicks: {error.message}")
+            except Exception:  # other programs write to the log, and unexpected entries must not cost the marks
+                log.exception("Searching without clicks")
+                notes.append("clicks: internal error; see the log of the service")
         # A mark says more about a document than a click.
         marked = {judgement.key for judgement in judgements}
         clicked = [judgement for judgement in clicked if judgement.key not in marked]

@@ -92,6 +92,12 @@ def test_odd_events_are_read_and_internal_ids_are_no_objects() -> None:
     assert [UbiEvent.read(lost) for lost in LOST_EVENTS] == [None] * len(LOST_EVENTS)
 
 
+def test_an_ordinal_that_is_no_position_is_ignored() -> None:
+    ordinals = [2, 0, -1, True, 1.5, "2", 10**400]
+    events = [UbiEvent.read(event("click", "A1", ordinal)) for ordinal in ordinals]
+    assert [read.ordinal for read in events if read] == [2, 0, None, None, None, None, None]
+
+
 def test_the_id_field_of_documents_is_no_field() -> None:
     found = UbiEvent.read(event("click", event_attributes={"object": {"object_id": "1", "object_id_field": "_id"}}))
     assert found is not None
