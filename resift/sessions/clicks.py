@@ -16,6 +16,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from resift.cache import TtlCache, get_or_fetch
 from resift.contracts.engine import Engine, Headers
@@ -45,7 +46,7 @@ _UNKNOWN_QUERY_SECONDS = 0.5  # how long an unknown query is not looked up again
 _UNKNOWN_OBJECT_SECONDS = 10.0  # how long an unknown object is not looked up again, and a refused log not read again
 _CACHED_QUERIES = 20_000
 _CACHED_OBJECTS = 50_000
-_BATCH = 1000  # number of objects that are looked up with a single search
+_BATCH = 200  # number of objects that are looked up in a single request
 Object = tuple[str, str]  # the id of an object, and the field that contains the id; together they identify a document
 
 
@@ -276,21 +277,33 @@ def _ids_by_field_value(
     Returns:
         The document id for each value. Values that match no document or several documents are left out.
     """
-    ids: dict[str, set[str]] = defaultdict(set)
-    clauses = [{"terms": {exact: list(names)}} for exact in (field, f"{field}.keyword")]
-    for clause in clauses if field else [{"ids": {"values": list(names)}}]:
-        body = {"query": clause, "size": 2 * len(names), "_source": [field] if field else False}
+    ids: dict[str, str] = {}
+    for exact_field in (field, f"{field}.keyword") if field else ("",):
+        unknown = [name for name in names if name not in ids]
+        # One search for each name: with a single search for all names, the hits of some names could fill its result.
+        queries = [{"term": {exact_field: name}} if field else {"ids": {"values": [name]}} for name in unknown]
+        bodies = [{"query": query, "size": 2, "_source": [field] if field else False} for query in queries]
         try:
-            hits = engine.search(index, body, headers=headers).hits
+            results = engine.search_all(index, bodies, headers=headers) if bodies else []
         except ResiftError as error:
-            if error.status != 400:  # 400: the field does not support a terms query with these values
+            if error.status != 400:  # 400: the field does not support a term query with one of the values
                 raise
             continue
-        for hit in hits:
-            ids[str(next(values_of(hit["_source"], field), None)) if field else hit["_id"]].add(hit["_id"])
-        if ids:
-            break
-    return {name: next(iter(ids[name])) for name in names if len(ids[name]) == 1}
+        for name, hits in zip(unknown, (result.hits for result in results), strict=True):
+            if len(hits) == 1 and (not field or _has_value(hits[0], field, name)):
+                ids[name] = hits[0]["_id"]
+    return ids
+
+
+def _has_value(hit: Mapping[str, Any], field: str, name: str) -> bool:
+    """Return whether a field of a hit contains exactly a value. A text field is also hit by single words of its values.
+
+    Args:
+        hit: The hit.
+        field: The name of the field.
+        name: The value.
+    """
+    return name in map(str, values_of(hit.get("_source"), field))
 
 
 def parse_action_grades(parts: Iterable[str]) -> dict[str, float]:

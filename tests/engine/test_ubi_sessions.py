@@ -14,11 +14,12 @@ from typing import Any, NoReturn
 import pytest
 from flask.testing import FlaskClient
 from rewritten_node import Node
-from service_app import RECORDS, ids, post
+from service_app import RECORDS, TEXTS, ids, post
 from ubi_events import NOW, ODD_EVENTS, event, query
 from waiting import until
 
 from resift import Model
+from resift.contracts.documents import Document
 from resift.contracts.engine import Engine
 from resift.contracts.ubi import EVENTS, QUERIES, UbiLog
 from resift.errors import EngineError
@@ -28,7 +29,7 @@ from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.query.body import parse
 from resift.reranker import Config, create_app
 from resift.reranker.access.keys import KeyFile
-from resift.sessions.clicks import ACTIONS, CLOCK_TOLERANCE, Clicks
+from resift.sessions.clicks import ACTIONS, CLOCK_TOLERANCE, Clicks, look_up_document_ids
 
 SKUS = {record.id: f"sku-{record.id}" for record in RECORDS}
 
@@ -197,6 +198,33 @@ def test_a_name_that_several_documents_have_is_nobodys(
     ubi_log.add(EVENTS, [event("click", SKUS["rain"], user_query="rain"), event("click", "nothing", user_query="rain")])
     refresh()
     assert clicks.judgements("anna", shop) == []
+
+
+def test_only_names_of_a_single_document_identify_it(engine: Engine, shop: str) -> None:
+    names: dict[str, Any] = {"bush": "red", "wood": "red", "tree": "red", "rain": "red", "army": "blue", "war": "blue"}
+    names["none"] = ["green", "olive"]
+    rows = [Document(id, {"text": TEXTS[id], "colour": colour}) for id, colour in names.items()]
+    assert engine.bulk(shop, rows) == []
+    engine.refresh(shop)
+    red, blue, green, olive = ((name, "colour") for name in ("red", "blue", "green", "olive"))
+    assert look_up_document_ids(engine, shop, [red, blue]) == {}
+    assert look_up_document_ids(engine, shop, [red, green]) == {green: "none"}
+    assert look_up_document_ids(engine, shop, [olive, ("bush", "")]) == {olive: "none", ("bush", ""): "bush"}
+
+
+@EMBEDDED
+def test_marks_count_although_clicks_cannot_be_read(
+    client: FlaskClient, shop: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*arguments: Any) -> NoReturn:
+        raise KeyError("object_id")
+
+    post(client, "/v1/feedback", session="anna", index=shop, query="fire", relevant=["war"])
+    monkeypatch.setattr(client.application.extensions["resift"].knowledge.clicks, "judgements", fail)
+    answer = post(client, "/v1/search", index=shop, query="fire", session="anna")
+    assert answer["resift"]["session"] == "anna"
+    assert "clicks: internal error" in answer["resift"]["reason"]
+    assert "Searching without clicks" in caplog.text
 
 
 @EMBEDDED
