@@ -106,6 +106,9 @@ class InterleavedSearches:
         except ResiftError as error:
             log.warning("a search was not interleaved: %s", error.message)
             self._failed.put("any", True)
+        except Exception:  # the search itself has succeeded
+            log.exception("A search was not interleaved")
+            self._failed.put("any", True)
         finally:
             if writing is None:
                 self._waiting.release()

@@ -36,6 +36,7 @@ _RETENTION = 56 * _DAY  # time after the start of a trial at which it is deleted
 VISIT_SECONDS = 3600.0
 NEGLIGIBLE = 0.05  # a preference whose absolute value is smaller does not matter
 ERROR_RATE = 0.02  # maximum probability of detecting a preference that does not exist
+_BLOCK = 1000  # number of clients whose bets are computed at once, which limits the memory
 _STEPS = 400  # number of steps from -1 to 1 at which means are tested for the confidence interval
 _MAX_STAKE = 0.5  # maximum share of a gambler's wealth that a bet can lose (see :func:`mean_preference`)
 APPLICATION_PREFIX = "resift-trial-"  # begins the ``application`` of a trial's pages in the log of user events
@@ -301,10 +302,10 @@ class Trials:
         """
         stored = self.store.read(_record_id(index), wait)
         try:
-            values = {name: stored.body[name] for name in Trial.__dataclass_fields__} if stored else None
-        except (LookupError, TypeError):
-            values = None  # ignore a damaged trial
-        return None if values is None else Trial(**values), stored
+            trial = msgspec.convert(stored.body, Trial) if stored else None
+        except msgspec.ValidationError:
+            trial = None  # ignore a damaged trial
+        return trial, stored
 
 
 def _record_id(index: str) -> str:
@@ -453,12 +454,16 @@ def mean_preference(outcomes: Sequence[float]) -> Preference:
     """
     values = (np.asarray(outcomes, np.float64) + 1) / 2
     means = np.linspace(0.0, 1.0, _STEPS + 1)
-    bets = _bet_sizes(values)[:, None]
-    gains = values[:, None] - means
-    with np.errstate(divide="ignore"):
-        up = np.log1p(np.minimum(bets, _MAX_STAKE / means) * gains).cumsum(axis=0)
-        down = np.log1p(-np.minimum(bets, _MAX_STAKE / (1 - means)) * gains).cumsum(axis=0)
-    richest = np.maximum(up, down).max(axis=0, initial=0.0)
+    all_bets = _bet_sizes(values)
+    # Logarithms of the wealth of the two gamblers, for each possible mean, and of the largest wealth so far.
+    up, down, richest = np.zeros((3, len(means)))
+    for start in range(0, len(values), _BLOCK):
+        bets, gains = all_bets[start : start + _BLOCK, None], values[start : start + _BLOCK, None] - means
+        with np.errstate(divide="ignore"):
+            ups = up + np.log1p(np.minimum(bets, _MAX_STAKE / means) * gains).cumsum(axis=0)
+            downs = down + np.log1p(-np.minimum(bets, _MAX_STAKE / (1 - means)) * gains).cumsum(axis=0)
+        up, down = ups[-1], downs[-1]
+        richest = np.maximum(richest, np.maximum(ups, downs).max(axis=0))
     remaining = means[richest < np.log(2 / ERROR_RATE)]
     mean = float(values.mean()) if len(values) else 0.5
     low, high = mean, mean

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import threading
+import tracemalloc
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from ubi_events import event
 from resift import Model
 from resift.cli.main import main
 from resift.contracts.engine import Engine
+from resift.contracts.session_store import SessionRecord
 from resift.contracts.ubi import EVENTS, QUERIES, UbiLog
 from resift.errors import BadInput
 from resift.plugin.addresses import is_cluster
@@ -191,6 +194,33 @@ def test_any_error_of_a_trial_is_logged(
     assert "interleaved" not in search(app, filled)["resift"], "as after other failures"
 
 
+def test_a_search_succeeds_although_its_trial_is_damaged(app: Flask, filled: str, trials: Trials) -> None:
+    trial = trials.start(filled, 1.0)
+    body = {**asdict(trial), "started": None}
+    trials.store.delete(f"trial {filled}")
+    trials.store.write(f"trial {filled}", SessionRecord(body, trial.started + HOUR, [filled]))
+    assert trials.find(filled) is None
+    assert search(app, filled)["resift"]["reranked"]
+
+
+def test_a_search_succeeds_although_interleaving_fails(
+    app: Flask,
+    filled: str,
+    trials: Trials,
+    settled: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(*arguments: Any) -> None:
+        raise ZeroDivisionError("an empty ranking")
+
+    trials.start(filled, 1.0)
+    settled()
+    monkeypatch.setattr("resift.service.interleaved.interleave_by_team_draft", fail)
+    assert "interleaved" not in search(app, filled)["resift"]
+    assert "an empty ranking" in caplog.text
+
+
 def test_pages_count_in_the_quota_of_their_key_and_in_no_others(
     app: Flask, engine: Engine, model: Model, filled: str, trials: Trials, settled: Callable[[], None], tmp_path: Path
 ) -> None:
@@ -255,6 +285,18 @@ def test_teams_are_drawn_fairly_and_nothing_is_lost() -> None:
     assert all(sorted(draft) == list("abcdef") and draft["a"] is draft["b"] is None for draft in drafts)
     assert 140 < sum(list(draft)[2] == "f" for draft in drafts) < 260
     assert list(interleave_by_team_draft("", "ab", "x").values()) == [True, True]
+
+
+def test_the_interval_of_many_clients_takes_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = random.Random(1)
+    outcomes = [chance.choice([-1.0, 0.0, 1.0]) for _ in range(20_000)]
+    tracemalloc.start()
+    interval = mean_preference(outcomes)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 32e6
+    monkeypatch.setattr("resift.sessions.trials._BLOCK", 3000)
+    assert mean_preference(outcomes) == interval
 
 
 def test_an_interval_holds_at_any_time() -> None:
