@@ -19,6 +19,7 @@ import orjson
 import urllib3
 
 from resift.errors import BadInput, ResiftError
+from resift.query.body import without_options
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -89,13 +90,15 @@ def rewrite(
 ) -> dict[str, Any]:
     """Rewrite a search body according to a session's judgements, and return a body that OpenSearch can run.
 
-    A search never fails because of the rewriting. In these cases, the body is returned unchanged and a warning is
-    logged, so that OpenSearch answers the search as it would without Resift:
+    If the rewriting fails, the body is returned as it is, but without the section ``ext.resift``, which OpenSearch
+    refuses, and a warning is logged. This happens in these cases:
 
     - The service does not answer in time, or fails, or the answer is not from Resift's service.
     - The session's id, an option, ``timeout`` or ``key`` is malformed.
     - The index does not exist, or is not served.
     - The body contains a value that JSON cannot represent.
+
+    A request that the service refuses (a 4xx status) raises an error.
 
     Args:
         index: The index, alias, pattern or data stream that will be searched.
@@ -107,48 +110,51 @@ def rewrite(
         **options: Further options of ``ext.resift``, such as ``query``, ``judged`` or ``window``.
 
     Returns:
-        The rewritten body, or ``body`` itself if nothing was added.
+        The rewritten body. If nothing was added, the result is ``body`` without the section ``ext.resift``, or ``body``
+        itself if there is no such section.
 
     Raises:
+        BadInput: If the body is not a dictionary.
         Unauthorized: If the service requires an API key.
         ResiftError: If the service refused the request for another reason.
     """
+    sent = {"index": index, "body": with_options(body, session=session, **options)}
+    unchanged = without_options(body)
     base = (url or os.environ.get("RESIFT_URL") or "http://127.0.0.1:8080").rstrip("/")
     token = (key or os.environ.get("RESIFT_API_KEY") or "").strip()  # a file with a key often ends with a line end
     if not (token.isascii() and token.isprintable()):
         # Without this check, the error of the HTTP client would contain the key.
         log.warning("searching without the session: the API key contains characters that no key has")
-        return body
+        return unchanged
     headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
-    sent = {"index": index, "body": with_options(body, session=session, **options)}
     try:
         limit = urllib3.Timeout(total=timeout)
     except ValueError:
         log.warning("searching without the session: timeout is %r, not a positive number of seconds", timeout)
-        return body
+        return unchanged
     try:
         # Like opensearch-py, accept NumPy arrays for vectors.
         data = orjson.dumps(sent, option=orjson.OPT_SERIALIZE_NUMPY)
     except TypeError as error:  # the backend's own client may be able to serialize the body
         log.warning("searching without the session: the body is not JSON: %s", error)
-        return body
+        return unchanged
     try:
         response = _pool().request("POST", f"{base}/v1/rewrite", body=data, headers=headers, timeout=limit)
     except (urllib3.exceptions.HTTPError, ValueError) as error:
         log.warning("searching without the session: %s does not answer: %s", base, error)
-        return body
+        return unchanged
     if response.status >= 500:
         log.warning("searching without the session: %s answers with status %d", base, response.status)
-        return body
+        return unchanged
     try:
         if response.status >= 400:
             problem = _parse_response(response.data, _ErrorResponse).error
         else:
-            return _body_of_response(_parse_response(response.data, _RewriteResponse), body)
+            return _body_of_response(_parse_response(response.data, _RewriteResponse), unchanged)
     except (ValueError, msgspec.ValidationError):
         message = "searching without the session: %s answers with status %d, but not as Resift"
         log.warning(message, base, response.status)
-        return body
+        return unchanged
     raise _exception_of(problem)
 
 
@@ -210,7 +216,7 @@ def _body_of_response(response: _RewriteResponse, body: dict[str, Any]) -> dict[
 
     Args:
         response: The response of ``POST /v1/rewrite``.
-        body: The original search body, which is returned if the service did not change it.
+        body: The search body without rewriting, which is returned if the service did not change it.
     """
     report = response.resift
     if report.outcome in ("failed", "index_unavailable"):

@@ -28,7 +28,7 @@ from resift.ingest.indexing import Indexer
 from resift.ingest.tables import Added as Added
 from resift.ingest.tables import Refusals, records_of, rows_in
 from resift.notebook import NotebookTable, NotebookText, progress_bar
-from resift.query.body import parse
+from resift.query.body import parse, without_options
 from resift.query.dsl import document_text
 from resift.reviews.review import Review
 from resift.reviews.reviews import ReviewSettings
@@ -416,17 +416,17 @@ class Session:
             **options: Further options of ``ext.resift``, such as ``query``, ``judged`` or ``window``.
 
         Returns:
-            The new search body. If rewriting fails, or the index does not exist, ``body`` is returned and a warning is
-            logged.
+            The new search body, without the section ``ext.resift``. If rewriting fails, or the index does not exist,
+            ``body`` is returned without this section, and a warning is logged.
 
         Raises:
             BadInput: If the body is not a dictionary.
         """
         sent = with_options(body, session=self.id, **options)
-        rewritten, outcome, reason = self._service.rewrite_for_pipeline(self.index.name, sent)
-        if outcome in (Outcome.FAILED, Outcome.INDEX_UNAVAILABLE):
-            log.warning("searching without the session: %s", reason)
-        return body if rewritten is sent else rewritten
+        result = self._service.rewrite_for_pipeline(self.index.name, sent)
+        if result.outcome in (Outcome.FAILED, Outcome.INDEX_UNAVAILABLE):
+            log.warning("searching without the session: %s", result.reason)
+        return result.body if result.is_changed else without_options(body)
 
     def mark(  # noqa: PLR0913 - the fields of POST /v1/feedback
         self,

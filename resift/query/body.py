@@ -156,7 +156,22 @@ class Query:
 
 
 def parse(body: Body) -> Query:
-    """Parse a search body.
+    """Parse a search body, as :func:`restore_body` returns it.
+
+    A malformed body raises no error here, because OpenSearch reports its errors itself.
+
+    Args:
+        body: The search body. It is not modified.
+
+    Returns:
+        The parsed body. Its attribute ``body`` is the same object as the argument if nothing was removed or undone.
+    """
+    ext = body.get("ext")
+    return Query(restore_body(body), ext.get(OPTIONS_SECTION) if isinstance(ext, Mapping) else None)
+
+
+def restore_body(body: Body) -> Body:
+    """Return a search body in a form that OpenSearch can run without Resift's plugin.
 
     The section ``ext.resift`` is removed from the body, because OpenSearch accepts it only if Resift's plugin is
     installed, and because a search must not be rewritten twice.
@@ -167,22 +182,18 @@ def parse(body: Body) -> Query:
     - Neural search does the same with ``ext.rerank``.
     - The Search Relevance Workbench encodes the query in a ``wrapper`` clause.
 
-    A malformed body raises no error here, because OpenSearch reports its errors itself.
-
     Args:
         body: The search body. It is not modified.
 
     Returns:
-        The parsed body. Its attribute ``body`` is the same object as the argument if nothing was removed or undone.
+        The new body, or the same object if nothing was removed or undone.
 
-    >>> parse({"ext": {"client_id": "anna", "user_query": None}}).body
+    >>> restore_body({"ext": {"client_id": "anna", "user_query": None}})
     {'ext': {'ubi': {'client_id': 'anna'}}}
     """
-    ext = body.get("ext")
-    options = ext.get(OPTIONS_SECTION) if isinstance(ext, Mapping) else None
     body = without_options(body)
     restored = {**_restore_ext(body.get("ext")), **_decode_wrapper_clause(body.get("query"))}
-    return Query({**body, **restored} if restored else body, options)
+    return {**body, **restored} if restored else body
 
 
 def without_options(body: Body) -> Body:

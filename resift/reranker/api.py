@@ -26,7 +26,7 @@ from resift.errors import BadInput, MalformedJson, ModelNotFound, UnsupportedMed
 from resift.feedback.judgements import GRADES, collect_marks
 from resift.feedback.methods import MethodName
 from resift.plugin.opensearch.documents import prepare_body
-from resift.query.body import without_options
+from resift.query.body import restore_body
 from resift.reranker.access.requests import count_rewrite, count_search, current_caller, engine_headers
 from resift.reranker.queueing import failed_log, has_no_options, is_late, late_log, unknown_keys_log
 from resift.reranker.request_bodies import (
@@ -42,7 +42,7 @@ from resift.reranker.request_bodies import (
 from resift.rewriting.options import describe_unknown_keys
 from resift.rewriting.outcome import Outcome
 from resift.service.bodies import Search
-from resift.service.search_service import SearchService, session_summary
+from resift.service.search_service import RewrittenBody, SearchService, session_summary
 from resift.sessions.sessions import MAX_QUERY
 from resift.strict_json import check_json_size, parse_strict
 
@@ -403,8 +403,9 @@ def rewrite() -> dict[str, Any]:
 
     The body names the session in its section `ext.resift` or `ext.ml_inference`. Search pipelines of OpenSearch send
     their searches to this route. The section `ext.resift` is removed from the returned body, so that OpenSearch can run
-    it without Resift's plugin. Apart from this section, a body that cannot be rewritten is returned unchanged. If the
-    service is overloaded, requests that have waited longer than 0.3 s are answered without rewriting.
+    it without Resift's plugin. Sections of `ext` that other plugins have changed, such as `ext.ubi`, are restored.
+    Apart from this, a body that cannot be rewritten is returned unchanged. If the service is overloaded, requests that
+    have waited longer than 0.3 s are answered without rewriting.
     """
     raw, service, headers = _raw_body(), current_service(), engine_headers()
     if (unchanged := _unchanged_response(raw)) is not None:
@@ -413,22 +414,21 @@ def rewrite() -> dict[str, Any]:
     check_model(body.model, service.model)
     if is_late():
         late_log.add()
-        rewritten, outcome, reason = body.body, Outcome.OVERLOADED, Outcome.OVERLOADED.english
+        result = RewrittenBody(restore_body(body.body), Outcome.OVERLOADED, Outcome.OVERLOADED.english)
     else:
-        rewritten, outcome, reason = service.rewrite_for_pipeline(body.index, body.body, headers, body.scroll)
-        if outcome is Outcome.FAILED:
+        result = service.rewrite_for_pipeline(body.index, body.body, headers, body.scroll)
+        if result.outcome is Outcome.FAILED:
             # A search pipeline gets no reason, because OpenSearch drops it.
-            failed_log.add(reason.removeprefix(Outcome.FAILED.english.format("")))
+            failed_log.add(result.reason.removeprefix(Outcome.FAILED.english.format("")))
     if unknown_keys := describe_unknown_keys(body.body.get("ext")):
         unknown_keys_log.add(unknown_keys)
-    is_changed = rewritten is not body.body
-    rewritten = without_options(rewritten)
+    rewritten = result.body
     info = service.info_or_none(body.index, headers, cached_only=is_late())
     if body.hide_vectors and info is not None and info.model is not None:
         rewritten = _without_vectors(rewritten)
     return {
         "body": escaped_text(to_json(rewritten)) if body.as_text else rewritten,
-        "resift": _rewriting_report(outcome, reason, is_changed),
+        "resift": _rewriting_report(result.outcome, result.reason, result.is_changed),
     }
 
 

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import structs
 
@@ -38,7 +38,7 @@ from resift.feedback.explain import explain, title_of
 from resift.feedback.feedback import Feedback
 from resift.feedback.judgements import JudgedDocument, Judgement, Mark
 from resift.plugin.addresses import without_credentials
-from resift.query.body import Query, parse
+from resift.query.body import Query, parse, restore_body
 from resift.query.dsl import MAX_RESULTS, Body, without_boost
 from resift.query.limits import check_limits
 from resift.query.questions import shorten_to_distinctive_words
@@ -89,6 +89,22 @@ _WIDENED_WINDOW = 200
 _WIDENED_KNN = 100
 # Keys of a search body that decide which hits a search has, and in which order, besides the query.
 _RANKING_KEYS = ("query", "post_filter", "min_score", "rescore", "indices_boost")
+
+
+class RewrittenBody(NamedTuple):
+    """A search body for a client that runs the search itself.
+
+    Attributes:
+        body: The rewritten body, or the body as :func:`restore_body` returns it if nothing was added.
+        outcome: The outcome of the rewriting.
+        reason: The reason in English if something was not rewritten, otherwise "".
+        is_changed: Whether the body was rewritten.
+    """
+
+    body: Body
+    outcome: Outcome
+    reason: str
+    is_changed: bool = False
 
 
 class SearchService:
@@ -465,10 +481,10 @@ class SearchService:
 
     def rewrite_for_pipeline(
         self, index: str, body: Body, headers: Headers = None, is_scroll: bool = False
-    ) -> tuple[Body, Outcome, str]:
+    ) -> RewrittenBody:
         """Rewrite a search body for a client that runs the search itself: a search pipeline or an application.
 
-        If the rewriting fails, the body stays unchanged.
+        If the rewriting fails, or there is nothing to add, the body stays as :func:`restore_body` returns it.
 
         A missing index is no error here, because the search itself may tolerate it: with ``ignore_unavailable``,
         OpenSearch finds nothing in a missing index. The outcome is the same for an index that is not served, so that
@@ -481,22 +497,23 @@ class SearchService:
             is_scroll: Whether the search is a scroll. The options in the body can state this, too.
 
         Returns:
-            The rewritten body (or ``body`` itself if nothing changed), the outcome, and the reason in English if
-            something was not rewritten, otherwise "".
+            A body that OpenSearch can run, the outcome, and the reason if something was not rewritten.
 
         Raises:
             EngineUnavailable: If the engine cannot be reached.
         """
+        unchanged = restore_body(body)
         try:
             info = self.info(index, headers)
         except (IndexNotFound, IndexNotServed) as error:
             log.info("Not rewritten: %s", error.message)
-            return body, Outcome.INDEX_UNAVAILABLE, Outcome.INDEX_UNAVAILABLE.english.format(index)
+            outcome = Outcome.INDEX_UNAVAILABLE
+            return RewrittenBody(unchanged, outcome, outcome.english.format(index))
         except EngineUnavailable:
             raise
         except ResiftError as error:
             log.info("Not rewritten: %s", error.message)
-            return body, Outcome.FAILED, Outcome.FAILED.english.format(error.message)
+            return RewrittenBody(unchanged, Outcome.FAILED, Outcome.FAILED.english.format(error.message))
         try:
             query = parse(body)
             check_limits("body", query.body, self.config.max_text)
@@ -504,12 +521,12 @@ class SearchService:
             options = structs.replace(options, scroll=options.scroll or is_scroll)
             rewritten = self.rewrite_search(info, query, options, headers)
         except ResiftError as error:
-            return body, Outcome.FAILED, Outcome.FAILED.english.format(error.message)
+            return RewrittenBody(unchanged, Outcome.FAILED, Outcome.FAILED.english.format(error.message))
         except Exception as error:
             log.exception("Rewriting failed")
-            return body, Outcome.FAILED, Outcome.FAILED.english.format(type(error).__name__)
-        is_unchanged = rewritten.body is query.body
-        return body if is_unchanged else rewritten.body, rewritten.outcome, rewritten.reason
+            return RewrittenBody(unchanged, Outcome.FAILED, Outcome.FAILED.english.format(type(error).__name__))
+        is_changed = rewritten.body is not query.body
+        return RewrittenBody(rewritten.body, rewritten.outcome, rewritten.reason, is_changed)
 
     def rewrite_search(
         self, info: IndexInfo, query: Query, options: Options, headers: Headers = None, without_vectors: bool = False

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from node_assembly import cache_folder, locked
 from opensearchpy import OpenSearch
+from opensearchpy.exceptions import RequestError
 from ports import free_port
 from served import Server, serving
 from waiting import until
@@ -125,6 +126,19 @@ def test_over_http_in_the_process_and_in_an_event_loop_it_is_the_same(backend: B
 def test_an_unavailable_service_only_causes_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     assert resift.rewrite("papers", BODY, session="anna", url=f"http://127.0.0.1:{free_port()}") is BODY
     assert "does not answer" in caplog.text
+
+
+def test_the_options_of_a_body_are_removed_if_it_is_not_rewritten(backend: Backend) -> None:
+    """OpenSearch without Resift's plugin refuses a search with ``ext.resift``."""
+    body = {**BODY, "ext": {"resift": {"session": "nobody"}}}
+    with pytest.raises(RequestError, match="resift"):
+        backend.ids(body)
+    urls = {"a new session": backend.service, "no service": f"http://127.0.0.1:{free_port()}"}
+    for url in urls.values():
+        searched = resift.rewrite("papers", body, url=url, timeout=PATIENT)
+        assert searched == BODY
+        assert backend.ids(searched) == backend.ids(BODY)
+    assert body["ext"] == {"resift": {"session": "nobody"}}
 
 
 def test_a_body_may_contain_all_types_that_opensearch_py_accepts(

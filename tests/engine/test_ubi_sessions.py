@@ -332,6 +332,19 @@ def test_a_body_as_the_ubi_plugin_shows_it_is_read_and_put_back(
     assert rewritten[0]["rescore"] != rewritten[2]["rescore"]
 
 
+def test_sections_of_plugins_are_restored_in_a_search_that_is_not_rewritten(rewritten_node: Node) -> None:
+    """Neural search moves the fields of ``ext.rerank`` up into ``ext``, and OpenSearch cannot read the result."""
+    sections = {"rerank": {"query_context": {"query_text": "fire"}}}
+    body = {"query": {"match": {"text": "fire"}}, "sort": ["n"], "ext": sections}
+    failed = rewritten_node.failed()
+    hits = ids(rewritten_node.search(body))
+    answer = rewritten_node.rewritten[-1]
+    assert answer["resift"] == {"rewritten": False, "outcome": "sorted", "reason": "the search has 'sort'"}
+    assert rewritten_node.failed() == failed
+    assert json.loads(answer["body"])["ext"] == sections
+    assert hits == ids(rewritten_node.plain(body))
+
+
 @EMBEDDED
 @pytest.mark.parametrize("ubi", ["anna", [], {"client_id": 5}, {"client_id": ""}, {"user_query": None}])
 def test_an_odd_ext_of_ubi_is_left_alone(client: FlaskClient, shop: str, ubi: Any) -> None:
