@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 K = TypeVar("K")
 V = TypeVar("V")
 _NO_ENTRY: Any = (0.0, None, 0)
+_Entry = tuple[float, V, int]  # the time at which a value was stored, the value, and its size
 _MAX_WAIT = 1.0
 """Maximum seconds that a thread waits while another thread loads the same values.
 
@@ -23,8 +24,8 @@ threads one after the other.
 class TtlCache(Generic[V]):
     """A thread-safe cache whose entries expire after some time, and whose total size is limited.
 
-    When the cache is full, the oldest entries are removed. Values must not be None, because :meth:`get` returns None
-    for a missing key.
+    When the cache is full, the oldest entries are removed. A value can be None, but :meth:`get` returns None for a
+    missing key as well.
 
     Args:
         size: The maximum total size of the entries. The unit is up to the caller, for example entries or bytes.
@@ -34,16 +35,21 @@ class TtlCache(Generic[V]):
 
     def __init__(self, size: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.size, self.seconds, self.clock = size, seconds, clock
-        self._values: OrderedDict[Hashable, tuple[float, V, int]] = OrderedDict()
+        self._values: OrderedDict[Hashable, _Entry[V]] = OrderedDict()
         self._used = 0
         self._lock = threading.Lock()
         self._loading: dict[Hashable, threading.Event] = {}
 
     def get(self, key: Hashable) -> V | None:
         """Return the value of a key, or None if the key is missing or its entry has expired."""
+        entry = self._entry(key)
+        return None if entry is None else entry[1]
+
+    def _entry(self, key: Hashable) -> _Entry[V] | None:
+        """Return the entry of a key, or None if the key is missing or its entry has expired."""
         # No lock: a single look-up is atomic, and a search makes about a hundred of them.
         entry = self._values.get(key)
-        return None if entry is None or self.clock() - entry[0] > self.seconds else entry[1]
+        return None if entry is None or self.clock() - entry[0] > self.seconds else entry
 
     def get_all(self, keys: Mapping[K, Hashable]) -> dict[K, V]:
         """Return the values of several items. Items that are missing or have expired are left out.
@@ -64,7 +70,7 @@ class TtlCache(Generic[V]):
 
         Args:
             key: The key. An earlier value of this key is replaced.
-            value: The value, which must not be None.
+            value: The value.
             size: The size of the value, in the same unit as the size of the cache.
         """
         with self._lock:
@@ -113,21 +119,21 @@ class TtlCache(Generic[V]):
 
         Args:
             key: The key of the value, any hashable object.
-            load: A function that returns the value. The value must not be None.
+            load: A function that returns the value.
             size: A function that returns the size of the value, in the same unit as the size of the cache.
         """
-        cached = self.get(key)
-        if cached is not None:
-            return cached
+        entry = self._entry(key)
+        if entry is not None:
+            return entry[1]
         with self.loading(key):
-            cached = self.get(key)
-            if cached is not None:
-                return cached
+            entry = self._entry(key)
+            if entry is not None:
+                return entry[1]
             value = load()
             return self.put(key, value, size(value))
 
     def clear(self) -> None:
-        """Remove all entries."""
+        """Remove all entries. Values that a thread is loading now are stored afterwards."""
         with self._lock:
             self._values.clear()
             self._used = 0

@@ -28,7 +28,7 @@ from resift.sessions.trials import ShownPage, Trial, Trials, evaluate_trial, int
 
 log = logging.getLogger(__name__)
 _CACHE_SECONDS = 5.0
-"""Seconds for which the running trials of an index are cached."""
+"""Seconds for which the trial of an index is cached, and that an index has no trial."""
 _RETRY_SECONDS = 30.0
 """Seconds without interleaving after a failure."""
 _EVALUATION_SECONDS = 3600.0
@@ -65,7 +65,7 @@ class InterleavedSearches:
     ) -> None:
         self.trials, self.clicks = trials, clicks
         self._caller, self._quotas = caller, quotas or Quotas()
-        self._running: TtlCache[tuple[Trial, ...]] = TtlCache(1000, _CACHE_SECONDS)
+        self._trials: TtlCache[Trial | None] = TtlCache(1000, _CACHE_SECONDS)
         self._failed: TtlCache[bool] = TtlCache(1, _RETRY_SECONDS)
         self.background = ThreadPoolExecutor(1)
         self._waiting = threading.BoundedSemaphore(_MAX_WAITING)
@@ -122,15 +122,15 @@ class InterleavedSearches:
         """
         if search.session is None or self._failed.get("any"):
             return None
-        running = self._running.get(search.index)
-        if running is None:
-            try:
-                trial = self.trials.find(search.index, wait=False)
-            except ResiftError:  # a search does not fail because its trial cannot be read
-                trial = None
-            running = self._running.put(search.index, () if trial is None else (trial,))
-        now = self.trials.clock()
-        return next((trial for trial in running if trial.includes(search.session, now)), None)
+        trial = self._trials.get_or_load(search.index, lambda: self._find_trial(search.index))
+        return trial if trial is not None and trial.includes(search.session, self.trials.clock()) else None
+
+    def _find_trial(self, index: str) -> Trial | None:
+        """Return the trial of an index, or None if there is no trial or it cannot be read."""
+        try:
+            return self.trials.find(index, wait=False)
+        except ResiftError:  # a search does not fail because its trial cannot be read
+            return None
 
     def _interleave(
         self, trial: Trial, search: Search, page: slice, answer: Answer, run: Callable[[Search], Answer]

@@ -244,7 +244,8 @@ class FieldLoader:
 
     def clear_document_cache(self) -> None:
         """Clear the cache of documents. Call this method after documents were changed."""
-        self._documents.clear()
+        # A new cache: a thread that is reading the old documents now stores them in the old cache.
+        self._documents = TtlCache(_CACHE_BYTES, _DOCUMENT_SECONDS)
 
     def load(
         self,

@@ -226,7 +226,8 @@ class KnowledgeLoader:
         self.fields = FieldLoader(engine, self.samples.draw)
         self._contents: TtlCache[Content] = TtlCache(_CACHE_BYTES, _SECONDS)
         self._learned: TtlCache[Feedback] = TtlCache(_LEARNED_BYTES, _SECONDS)
-        self._loaded: TtlCache[bool] = TtlCache(_CACHED_SESSIONS, _SECONDS)
+        # For each search by its key, the judged documents that exist.
+        self._loaded: TtlCache[Collection[DocumentKey]] = TtlCache(_CACHED_SESSIONS, _SECONDS)
         self.loader = LoadingPool()
 
     def load(
@@ -258,7 +259,7 @@ class KnowledgeLoader:
             key = search.cache_key(judgements)
             work = partial(self._fill_caches, search, judgements)
             patience = _PATIENCE_OF_PIPELINES if options.through_cluster else _PATIENCE
-            if self._loaded.get(key) is None and not self.loader.run_and_wait(key, work, patience):
+            if not self._is_loaded(search, key) and not self.loader.run_and_wait(key, work, patience):
                 judgements, notes, is_read = [], [*notes, "the session is still being loaded"], False
         knowledge = self._load_knowledge(search, judgements)
         return replace(knowledge, lacks_session=not is_read, notes=[*notes, *knowledge.notes])
@@ -287,8 +288,21 @@ class KnowledgeLoader:
             search: A search in the session.
             judgements: The relevance judgements of the session.
         """
-        self._load_knowledge(search, judgements)
-        self._loaded.put(search.cache_key(judgements), True)
+        knowledge = self._load_knowledge(search, judgements)
+        documents = [document.judgement.key for document in knowledge.documents]
+        self._loaded.put(search.cache_key(judgements), documents)
+
+    def _is_loaded(self, search: _SessionSearch, key: Hashable) -> bool:
+        """Return whether the data about a session was loaded for a search, and its documents are still in the cache.
+
+        Args:
+            search: A search in the session.
+            key: The key of the search, from :meth:`_SessionSearch.cache_key`.
+        """
+        documents, caller = self._loaded.get(key), str(search.headers)
+        if documents is None:
+            return False
+        return len(self._contents.get_all({document: (*document, caller) for document in documents})) == len(documents)
 
     def _load_knowledge(self, search: _SessionSearch, judgements: Sequence[Judgement]) -> Knowledge:
         """Return the data with which a search is rewritten, such as the moved query vector and the expansion words.
@@ -557,16 +571,18 @@ class KnowledgeLoader:
             AmbiguousDocument: If several of the indices behind an alias contain a document with one of the ids.
             ResiftError: If the engine failed.
         """
+        cache = self._contents  # another thread can clear the cache while the documents are read
         contents = read_documents(self.engine, self.model, self.info(index, headers), ids, headers)
         for id, content in contents.items():
             vector, texts = content
             text_bytes = sum(sys.getsizeof(part) + sys.getsizeof(part.text) for part in texts)
             size = vector.nbytes + text_bytes + len(str(headers)) + _ENTRY_BYTES
             # Headers are part of the key, because callers with other rights may read other documents.
-            self._contents.put((index, id, str(headers)), content, size)
+            cache.put((index, id, str(headers)), content, size)
         return contents
 
     def clear_document_cache(self) -> None:
         """Clear the cache of documents. Call this method after documents were changed."""
-        self._contents.clear()
+        # A new cache: a thread that is reading the old documents now stores them in the old cache.
+        self._contents = TtlCache(_CACHE_BYTES, _SECONDS)
         self.fields.clear_document_cache()

@@ -19,6 +19,7 @@ from service_app import config as config
 from service_app import filled as filled
 
 from resift import Model, WordVectors, build_model
+from resift.cache import TtlCache
 from resift.contracts.engine import Engine
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.query.body import parse
@@ -322,6 +323,23 @@ def test_a_search_says_that_its_session_is_not_loaded_yet(
         call.result(60)
     assert post(client, "/v1/rewrite", index=index, body=body)["resift"]["outcome"] == "rewritten"
     engine.client.indices.delete(index=index)
+
+
+def test_no_search_waits_for_documents_that_were_removed_from_the_cache(client: FlaskClient, filled: str) -> None:
+    knowledge = client.application.extensions["resift"].knowledge
+    knowledge.loader.start()
+    body = asking(session="a")
+    post(client, "/v1/feedback", session="a", index=filled, query="fire", relevant=["bush"])
+    post(client, "/v1/search", index=filled, query=QUERY, session="a")  # waits for the session longer than a pipeline
+    release = threading.Event()
+    for number in range(THREADS):
+        knowledge.loader.submit(number, lambda: release.wait(60))
+    try:
+        assert "reason" not in post(client, "/v1/rewrite", index=filled, body=body)["resift"]
+        knowledge._contents = TtlCache(1, 300.0)
+        assert "still being loaded" in post(client, "/v1/rewrite", index=filled, body=body)["resift"]["reason"]
+    finally:
+        release.set()
 
 
 @pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)

@@ -443,6 +443,27 @@ def test_a_document_that_is_gone_is_remembered_for_five_minutes(
     sessions.store.close()
 
 
+def test_documents_that_were_read_before_a_change_are_not_cached_after_it(
+    client: FlaskClient, filled: str, model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service: SearchService = client.application.extensions["resift"]
+    engine, knowledge, judgements = service.engine, service.knowledge, [Judgement(filled, "bush", 1.0)]
+    read = engine.documents
+
+    def read_before_a_change(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        documents = read(*arguments)
+        # As in another thread, which changes the document while this thread still has its old text.
+        engine.bulk(filled, [Document("bush", {"text": "river"}, model.encode_one("river"))])
+        engine.refresh(filled)
+        knowledge.clear_document_cache()
+        return documents
+
+    monkeypatch.setattr(engine, "documents", read_before_a_change)
+    texts = [knowledge.read_judged_documents(judgements, None)[0].text for _ in range(2)]
+    assert texts == [TEXTS["bush"], "river"]
+
+
 def test_an_explained_mark_reads_each_judged_document_once(
     client: FlaskClient, filled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

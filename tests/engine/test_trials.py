@@ -68,7 +68,7 @@ def settled(app: Flask, engine: Engine, ubi_names: tuple[str, str]) -> Callable[
     def run() -> None:
         interleaved = app.extensions["resift"].interleaved
         interleaved.background.submit(int).result(30)
-        interleaved._running.clear()
+        interleaved._trials.clear()
         if isinstance(engine, OpenSearchEngine):
             engine.client.indices.refresh(index=",".join(ubi_names), params={"ignore_unavailable": "true"})
 

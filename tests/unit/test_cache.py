@@ -121,3 +121,10 @@ def test_nobody_waits_long_for_a_thread_that_hangs() -> None:
         engine.release.set()
         assert hanging.result() == "A"
     assert values.get_or_load("b", lambda: "next") == "next"
+
+
+def test_none_is_loaded_once() -> None:
+    values: TtlCache[str | None] = TtlCache(9, 10.0)
+    loads = list[int]()
+    assert [values.get_or_load("a", lambda: loads.append(1)) for _ in range(2)] == [None, None]
+    assert loads == [1]
