@@ -104,7 +104,7 @@ class SessionStore(ABC):
         Args:
             before: The time in Unix seconds.
             wait: Whether to wait until all of these sessions are deleted. If False, at most PURGE_BATCH sessions are
-                deleted, so that the call is fast.
+                deleted, and SessionsUnavailable is raised after half a second.
 
         Returns:
             The number of deleted sessions.

@@ -268,15 +268,16 @@ class ErasingDatabase(Database):
     # Whether the write-ahead log contains rows that this object deleted, or that an earlier process may have deleted.
     _is_truncation_pending = True
 
-    def delete(self, *statements: tuple[str, Sequence[Any]]) -> int:
+    def delete(self, *statements: tuple[str, Sequence[Any]], seconds: float | None = None) -> int:
         """Run DELETE statements in one transaction, and return how many rows were deleted.
 
         Call :meth:`truncate_log` after the last deletion.
 
         Args:
             statements: Each statement with its values.
+            seconds: The maximum time to wait for other writers, in seconds. The default is 30.
         """
-        with self.transaction() as db:
+        with self.transaction(True, seconds) as db:
             deleted = sum(db.execute(sql, values).rowcount for sql, values in statements)
         if deleted:
             self._is_truncation_pending = True
@@ -483,13 +484,13 @@ class SqliteSessionStore(SessionStore):
 
         Args:
             before: A Unix time in seconds. Sessions that expired before this time are deleted.
-            wait: Whether to wait until all of these sessions are deleted. If False, only a first batch is deleted, so
-                that the call is fast.
+            wait: Whether to wait until all of these sessions are deleted. If False, only a first batch is deleted, and
+                the call waits for other writers for at most half a second.
         """
         # Delete in batches. A single statement for hundreds of thousands of sessions would block all writers.
         batch, purged = "id IN (SELECT id FROM session_log WHERE expires < ? LIMIT ?)", 0
         while True:
-            deleted = self._delete_where(batch, before, PURGE_BATCH)
+            deleted = self._delete_where(batch, before, PURGE_BATCH, seconds=None if wait else SEARCH_TIMEOUT)
             purged += deleted
             if not wait or deleted < PURGE_BATCH:
                 break
@@ -511,14 +512,15 @@ class SqliteSessionStore(SessionStore):
         """Close the connections."""
         self._database.close()
 
-    def _delete_where(self, condition: str, *values: Any) -> int:
+    def _delete_where(self, condition: str, *values: Any, seconds: float | None = None) -> int:
         """Delete all sessions that match an SQL condition, and return how many were deleted.
 
         Args:
             condition: The condition, with a ``?`` for each value.
             values: The values of the condition.
+            seconds: The maximum time to wait for other writers, in seconds. The default is 30.
         """
-        return self._database.delete((f"DELETE FROM session_log WHERE {condition}", values))
+        return self._database.delete((f"DELETE FROM session_log WHERE {condition}", values), seconds=seconds)
 
 
 def _session_record(body: bytes, expires: Any, indices: bytes, version: Any = None) -> SessionRecord:

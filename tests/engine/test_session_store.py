@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,6 +56,22 @@ def test_what_nobody_changes_meanwhile_is_deleted_by_one_request(
     monkeypatch.setattr(store.client, "delete_by_query", lambda **named: requests.append(1) or delete(**named))
     assert store.delete_index("docs") == 1
     assert len(requests) == 1
+
+
+@pytest.mark.parametrize("store_url", ["opensearch"], indirect=True)
+def test_a_purge_for_which_a_user_waits_has_a_time_limit(store: SessionStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(store, OpenSearchSessionStore)
+    limits, delete = list[float | None](), store.client.delete_by_query
+
+    def record(*, params: dict[str, float], **named: Any) -> Any:
+        limits.append(params.get("request_timeout"))
+        return delete(params=params, **named)
+
+    assert store.write("a", STORED)
+    monkeypatch.setattr(store.client, "delete_by_query", record)
+    for wait in (True, False):
+        store.purge(0, wait)
+    assert limits == [None, opensearch_module.SEARCH_TIMEOUT]
 
 
 @pytest.mark.parametrize("store_url", ["opensearch"], indirect=True)
@@ -141,3 +160,14 @@ def test_the_index_is_ours_also_after_it_was_dropped(store: SessionStore, sessio
         assert found["mappings"]["properties"]["session"] == {"type": "object", "enabled": False}
         store.client.indices.delete(index=session_index)
         assert store.read("a") is None
+
+
+def test_a_purge_for_which_a_user_waits_gives_up_if_the_file_is_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_module, "SEARCH_TIMEOUT", 0.01)
+    path = str(tmp_path / "sessions.db")
+    with closing(open_session_store(path, "unused")) as store, closing(sqlite3.connect(path)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(SessionsUnavailable, match="locked"):
+            store.purge(50, wait=False)

@@ -196,8 +196,8 @@ class OpenSearchSessionStore(SessionStore):
 
         Args:
             before: A Unix time in seconds. Sessions that expired before this time are deleted.
-            wait: Whether to wait until all of these sessions are deleted. If False, only a first batch is deleted, so
-                that the call is fast.
+            wait: Whether to wait until all of these sessions are deleted. If False, only a first batch is deleted, and
+                SessionsUnavailable is raised after half a second, although the cluster continues.
         """
         return self._delete({"range": {"expires": {"lt": round(before * 1000)}}}, all_batches=wait)
 
@@ -207,9 +207,11 @@ class OpenSearchSessionStore(SessionStore):
         Args:
             query: The query clause that selects the stored sessions.
             all_batches: Whether to delete all matching sessions, with several requests if necessary. Otherwise, a
-                single request deletes at most PURGE_BATCH sessions.
+                single request deletes at most PURGE_BATCH sessions, and times out after half a second.
         """
-        params = {"conflicts": "proceed", **({} if all_batches else {"max_docs": PURGE_BATCH})}
+        params: dict[str, Any] = {"conflicts": "proceed", **_time_limit(all_batches)}
+        if not all_batches:
+            params["max_docs"] = PURGE_BATCH
         deleted = 0
         for _ in range(_DELETE_ATTEMPTS):
             try:
@@ -244,7 +246,7 @@ def _time_limit(wait: bool) -> dict[str, float]:
 
     Args:
         wait: Whether the caller can wait for several seconds. Then the result is empty, so that the client's timeout of
-            five seconds applies. If False, the timeout is half a second, because a search is waiting for the response.
+            five seconds applies. If False, the timeout is half a second, because a user is waiting for the response.
     """
     return {} if wait else {"request_timeout": SEARCH_TIMEOUT}
 
