@@ -29,6 +29,7 @@ MAX_INDICES = 200
 MAX_EXAMPLES = 3
 """Maximum number of example queries of an index."""
 MAX_VALUES_OF_FACET = 8
+_LIST_SECONDS = 10.0
 _CACHE_SECONDS = 600.0
 _CACHE_SIZE = 200
 _SAMPLE_SIZE = 100
@@ -47,8 +48,8 @@ _WORD = regex.compile(r"[\p{L}\p{M}]+(?:[-'’][\p{L}\p{M}]+)*")
 class Catalogue:
     """Lists the searchable indices, and chooses how the search page shows the documents of each index.
 
-    All requests to the engine use the caller's rights. Results are cached for ten minutes. Callers with different HTTP
-    headers do not share cached results.
+    All requests to the engine use the caller's rights. The list of indices is cached for ten seconds, and the fields of
+    an index for ten minutes. Callers with different HTTP headers do not share cached results.
 
     Args:
         engine: The search engine.
@@ -58,6 +59,7 @@ class Catalogue:
 
     def __init__(self, engine: Engine, served: ServedIndices, settings: Sequence[str]) -> None:
         self.engine, self.served, self.settings = engine, served, settings
+        self._lists: TtlCache[list[dict[str, Any]]] = TtlCache(_CACHE_SIZE, _LIST_SECONDS)
         self._fields: TtlCache[CardFields] = TtlCache(_CACHE_SIZE, _CACHE_SECONDS)
 
     def indices(self, model: ModelDescription, headers: Headers = None) -> list[dict[str, Any]]:
@@ -71,6 +73,10 @@ class Catalogue:
             A dictionary for each index, with its name (``index``) and the number of ``documents`` that the caller may
             read.
         """
+        return self._lists.get_or_load((model.hash, str(headers)), lambda: self._list_indices(model, headers))
+
+    def _list_indices(self, model: ModelDescription, headers: Headers) -> list[dict[str, Any]]:
+        """List the indices like :meth:`indices`, without the cache. This takes a request for each index."""
         infos = self.engine.indices(self.served.patterns, headers)
         names = [self.served.name_to_match(info.name) for info in infos if _is_searchable(info, model)]
         # The engine lists no aliases. An alias is served if the setting names it without a wildcard.

@@ -62,6 +62,14 @@ def test_indices_are_listed_with_their_documents(client: FlaskClient, filled: st
     assert answer["methods"] == ["vectors", "dynamax"]
 
 
+def test_documents_are_not_counted_for_each_list_of_indices(
+    client: FlaskClient, filled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = get(client, "/v1/indices")
+    monkeypatch.setattr(client.application.extensions["resift"].engine, "search", None)
+    assert get(client, "/v1/indices") == first
+
+
 def test_only_what_is_served_and_can_be_searched_is_listed(
     engine: Engine, filled: str, model: Model, packaged: Model, config: Config, tmp_path: Path
 ) -> None:
