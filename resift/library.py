@@ -205,9 +205,8 @@ class Library:
         return Index(self, name, info.fields)
 
     def close(self) -> None:
-        """Close the connections to the search engine and to the store of sessions."""
-        self.service.sessions.store.close()
-        self.engine.close()
+        """Close the connections to the search engine and to the stores."""
+        self.service.close()
 
     def __enter__(self) -> Self:
         return self

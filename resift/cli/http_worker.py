@@ -107,6 +107,8 @@ class HttpWorker(Worker):  # type: ignore[misc]
         end = time.monotonic() + self.cfg.graceful_timeout
         while server.active_channels and time.monotonic() < end:
             self._run_once(server, channels, config.deadline, stopping=True)
+        if service:
+            service.close()
 
     def _run_once(self, server: Any, channels: dict[int, Any], max_seconds: float, stopping: bool = False) -> None:
         """Run one iteration of the main loop: read and send data, and close connections that exceed a time limit.

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from functools import cached_property
 
@@ -75,6 +76,7 @@ class Reviews:
         self._caller = caller
         self._quotas = quotas or Quotas()
         self._open: OrderedDict[str, Review] = OrderedDict()
+        self._resources = ExitStack()
         self._lock = threading.Lock()  # protects _open, and is never held during a request to the engine or the store
 
     def begin(self, id: str, index: str, settings: ReviewSettings | None = None, by: str = "") -> Review:
@@ -160,7 +162,11 @@ class Reviews:
 
     @cached_property
     def _store(self) -> SessionStore:
-        return self._open_store()
+        return self._resources.enter_context(closing(self._open_store()))
+
+    def close(self) -> None:
+        """Close the session store, if it was opened."""
+        self._resources.close()
 
     @staticmethod
     def _first_event(log: ReviewLog) -> Event:

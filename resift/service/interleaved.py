@@ -114,6 +114,11 @@ class InterleavedSearches:
                 self._waiting.release()
         return answer
 
+    def close(self) -> None:
+        """Stop writing pages, and close the log of UBI. Pages that wait to be written are dropped."""
+        self.background.shutdown(cancel_futures=True)
+        self.clicks.log.close()
+
     def _trial_of_user(self, search: Search) -> Trial | None:
         """Return the trial (an online experiment) in which the user of a search takes part, or None.
 

@@ -149,6 +149,14 @@ class SearchService:
         # For each index and caller's headers, the index's own vector and token fields that the latest query searched.
         self._needs: TtlCache[RequiredData] = TtlCache(_CACHED_INFOS, _FIELD_SECONDS)
 
+    def close(self) -> None:
+        """Close the connections to the engine, the stores and the log of UBI. The service cannot be used afterwards."""
+        if self.interleaved is not None:
+            self.interleaved.close()
+        self.reviews.close()
+        self.sessions.store.close()
+        self.engine.close()
+
     def info(self, index: str, headers: Headers = None) -> IndexInfo:
         """Return the names, fields and settings of an index. They are cached for five seconds.
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -467,6 +468,16 @@ def test_an_unavailable_engine(model: Model, tmp_path: Path, monkeypatch: pytest
         with pytest.raises(EngineUnavailable, match="did not accept") as caught:
             index.add([{"text": "fire"}])
         assert caught.value.expected == "add the documents again when the engine is back"
+
+
+def test_closing_a_library_closes_all_stores(tmp_path: Path, model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = list[str]()
+    with resift.open(tmp_path / "docs.db", model) as library:
+        reviews, sessions, engine = library.service.reviews, library.service.sessions, library.engine
+        assert reviews.list() == []
+        for name, opened in (("reviews", reviews._store), ("sessions", sessions.store), ("engine", engine)):
+            monkeypatch.setattr(opened, "close", partial(closed.append, name))
+    assert sorted(closed) == ["engine", "reviews", "sessions"]
 
 
 def test_the_service_reads_what_the_library_wrote(tmp_path: Path, model: Model) -> None:

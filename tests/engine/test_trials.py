@@ -6,6 +6,7 @@ import random
 import threading
 import tracemalloc
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from msgspec.structs import replace
 from service_app import filled as filled
 from service_app import ids, post
 from ubi_events import event
+from waiting import until
 
 from resift import Model
 from resift.cli.main import main
@@ -172,6 +174,18 @@ def test_searches_are_not_interleaved_while_pages_wait_to_be_written(
     settled()
     interleaved._failed.clear()
     assert search(app, filled)["resift"]["interleaved"]
+
+
+def test_a_service_that_is_closed_drops_pages_that_wait_to_be_written(app: Flask) -> None:
+    service, written = app.extensions["resift"], threading.Event()
+    background = service.interleaved.background
+    background.submit(written.wait, 60)
+    waiting = background.submit(int)
+    with ThreadPoolExecutor(1) as pool:
+        closing = pool.submit(service.close)
+        until(waiting.cancelled)
+        written.set()
+        closing.result(60)
 
 
 def test_any_error_of_a_trial_is_logged(
