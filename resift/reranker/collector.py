@@ -7,6 +7,7 @@ within a request are only counted and dropped, because the page that sent them c
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
@@ -47,6 +48,7 @@ class Collector:
     def __init__(self, log: UbiLog, quotas: Quotas, clock: Callable[[], float] = time.time) -> None:
         self.log, self.quotas, self.clock = log, quotas, clock
         self._counts: TtlCache[int] = TtlCache(_MAX_CLIENTS, 60.0, clock)
+        self._lock = threading.Lock()  # protects each change of a count
 
     def store(self, kind: str, items: Sequence[Any], key: str | None = None) -> Counter[str]:
         """Store the user events or queries of a request in the log, and drop the items that are not valid.
@@ -112,8 +114,9 @@ class Collector:
             count: The number of new events or queries.
         """
         counted = (kind, key, client, int(self.clock() // 60))
-        before = self._counts.get(counted) or 0
-        self._counts.put(counted, before + count)
+        with self._lock:
+            before = self._counts.get(counted) or 0
+            self._counts.put(counted, before + count)
         return max(0, min(count, MAX_ITEMS_PER_MINUTE - before))
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +130,22 @@ def test_events_of_a_flooding_client_are_limited_and_other_clients_are_not(
     assert collector.store(QUERIES, [query()]) == {"stored": 1}
     clock.now += 60
     assert collector.store(EVENTS, [event("click")]) == {"stored": 1}
+
+
+def test_the_limit_counts_events_of_concurrent_requests(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+    collector.quotas = Quotas()
+    put, both_read = collector._counts.put, threading.Barrier(2)
+
+    def wait_for_the_other_thread(*arguments: Any) -> int:
+        with suppress(threading.BrokenBarrierError):
+            both_read.wait(0.5)
+        return put(*arguments)
+
+    monkeypatch.setattr(collector._counts, "put", wait_for_the_other_thread)
+    events = [event("click", "A1")] * 400
+    with ThreadPoolExecutor(2) as pool:
+        outcomes = list(pool.map(lambda _: collector.store(EVENTS, events), range(2)))
+    assert sum(outcome["flood"] for outcome in outcomes) == 800 - MAX_ITEMS_PER_MINUTE
 
 
 def test_a_key_does_not_use_up_the_limit_of_another_keys_clients(collector: Collector, log: UbiLog) -> None:
