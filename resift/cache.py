@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
 from collections import OrderedDict
@@ -19,6 +20,12 @@ _MAX_WAIT = 1.0
 After this time the waiting thread loads the values as well. Otherwise an engine that hangs would delay the waiting
 threads one after the other.
 """
+
+
+def digest(content: str | bytes) -> bytes:
+    """Return a key of 16 bytes for a text or a JSON document, which may be too long to be stored as a key itself."""
+    encoded = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
+    return hashlib.blake2b(encoded, digest_size=16).digest()
 
 
 class TtlCache(Generic[V]):

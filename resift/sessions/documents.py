@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from resift.arrays import Floats
-from resift.cache import TtlCache, get_or_fetch
+from resift.cache import TtlCache, digest, get_or_fetch
 from resift.contracts.documents import IndexInfo, VectorField
 from resift.contracts.encoding import encode_documents
 from resift.contracts.engine import Engine, Headers
@@ -376,25 +376,25 @@ class FieldLoader:
         Returns:
             A vector, a mapping from tokens to weights, or None if the text cannot be encoded.
         """
-        key = (text, str(headers))
+        key = (text._replace(text=""), digest(text.text), str(headers))
         cached = self._texts.get(key)
         if cached is not None or self._failures.get(key):
             return cached
         with self._texts.loading(key):
             cached = self._texts.get(key)
-            return self._fetch_encoded(text, headers) if cached is None and not self._failures.get(key) else cached
+            return self._fetch_encoded(text, headers, key) if cached is None and not self._failures.get(key) else cached
 
-    def _fetch_encoded(self, text: TextToEncode, headers: Headers) -> Any:
+    def _fetch_encoded(self, text: TextToEncode, headers: Headers, key: Hashable) -> Any:
         """Let a model or an analyzer of the engine encode a query text, and cache the result or the failure.
 
         Args:
             text: The text, with the model or analyzer that encodes it.
             headers: The caller's HTTP headers.
+            key: The key of the text in the caches.
 
         Returns:
             A vector, a mapping from tokens to weights, or None if the text cannot be encoded.
         """
-        key = (text, str(headers))
         try:
             if text.as_tokens:
                 encoded: Any = self._engine.query_tokens(text.text, text.model, text.analyzer, headers)

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 import orjson
 
-from resift.cache import TtlCache, get_or_fetch
+from resift.cache import TtlCache, digest, get_or_fetch
 from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine, Headers
 from resift.errors import CorruptEngine, EngineUnavailable, ResiftError
@@ -141,7 +141,7 @@ class WordSelector:
             return bool(response["hits"]["total"]["value"] >= _ENOUGH_HITS)
 
         try:
-            key = (info.name, str(headers), orjson.dumps(query, option=orjson.OPT_SERIALIZE_NUMPY))
+            key = (info.name, str(headers), digest(orjson.dumps(query, option=orjson.OPT_SERIALIZE_NUMPY)))
         except TypeError:  # not JSON, so the search itself will report the error
             return True
         if self._failures.get(key):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -104,3 +105,17 @@ def test_a_failure_does_not_concern_other_indices() -> None:
     assert len(samples.draw(INFO).vectors) == 0
     engine.error = None
     assert len(samples.draw(replace(INFO, name="news")).vectors) == 2
+
+
+def test_long_queries_take_little_room_in_the_cache() -> None:
+    engine = FailingEngine(TOO_MANY_REQUESTS)
+    engine.error = None
+    selector = WordSelector(cast(Engine, engine))
+    query = {"terms": {"id": [f"document-{number}" for number in range(10_000)]}}
+    assert not selector.has_enough_hits(query, INFO)
+    tracemalloc.start()
+    for number in range(20):
+        selector.has_enough_hits({"bool": {"filter": [query], "must": [{"match": {"text": str(number)}}]}}, INFO)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 100_000
