@@ -58,9 +58,11 @@ class Engine(ABC):
 
     Attributes:
         writers: The number of concurrent bulk requests that maximises indexing throughput.
+        uses_headers: Whether the results can depend on the caller's headers. Otherwise, all callers share cached data.
     """
 
     writers = 1
+    uses_headers = True
 
     @abstractmethod
     def ping(self) -> str:

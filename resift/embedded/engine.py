@@ -64,6 +64,8 @@ class SqliteEngine(Engine):
         CorruptEngine: If the file is damaged. The constructor and every method can raise it.
     """
 
+    uses_headers = False
+
     def __init__(self, path: str) -> None:
         self.path = path
         self._database = Database(path, "indices", SCHEMA, EngineUnavailable, CorruptEngine)

@@ -10,8 +10,8 @@ import logging
 import re
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -90,6 +90,9 @@ class SampledWords:
     The sample is used for all callers with the same headers, and is read again after ten minutes. Until the first
     sample is read, there are no suggestions. Searches only wait for it if ``wait_seconds`` is set.
 
+    At most 16 samples are read in ten minutes, so that many indices or callers do not keep the engine busy. Further
+    callers get no suggestions until then.
+
     If the engine cannot read a new sample, the next attempt is made after ten seconds. The previous sample is used
     until then, for at most an hour. It is dropped if the engine refuses the request, for example because the caller
     may no longer read the index.
@@ -113,6 +116,7 @@ class SampledWords:
         self._cache: TtlCache[IndexWords] = TtlCache(_CACHE_SIZE, _CACHE_SECONDS, clock)
         self._failures: TtlCache[bool] = TtlCache(_CACHE_SIZE, FAILURE_SECONDS, clock)
         self._sampling = threading.Lock()
+        self._sampled_at: deque[float] = deque(maxlen=_CACHE_SIZE)  # the times of the latest samples
         self._packaged: WordVectors | None = None
 
     def get(self, info: IndexInfo, headers: Headers = None) -> IndexWords | None:
@@ -128,7 +132,7 @@ class SampledWords:
         key = (info.name, str(headers))
         cached = self._cache.get(key)
         is_old = cached is None or self.clock() - cached.sampled_at > SAMPLE_SECONDS
-        if is_old and not self._failures.get(key) and self._sampling.acquire(blocking=False):
+        if is_old and self._may_sample(key) and self._sampling.acquire(blocking=False):
             thread = threading.Thread(target=self._sample, args=(info, headers), name=THREAD_NAME, daemon=True)
             try:
                 thread.start()
@@ -140,6 +144,16 @@ class SampledWords:
                 thread.join(self.wait_seconds)
                 cached = self._cache.get(key)
         return cached
+
+    def _may_sample(self, key: Hashable) -> bool:
+        """Return whether an index may be sampled now: sampling has not just failed, and the cache has room.
+
+        Args:
+            key: The key of the sample in the cache.
+        """
+        times = self._sampled_at
+        has_room = len(times) < _CACHE_SIZE or self.clock() - times[0] > SAMPLE_SECONDS
+        return has_room and not self._failures.get(key)
 
     def related_words(
         self, info: IndexInfo, text: str, query: Body, headers: Headers = None
@@ -273,7 +287,9 @@ class SampledWords:
             frequency = Counter(word for document in documents for word in document)
             speller = Speller(dict(frequency.most_common()))
             vocabulary = self._build_vocabulary(documents, info, headers)
-            self._cache.put(key, IndexWords(speller, vocabulary, self.clock(), _distinct_titles(sources, info)))
+            now = self.clock()
+            self._cache.put(key, IndexWords(speller, vocabulary, now, _distinct_titles(sources, info)))
+            self._sampled_at.append(now)
         except Exception as error:
             log.warning("no words of index %r were sampled: %r", info.name, error)
             self._failures.put(key, True)

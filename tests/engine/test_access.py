@@ -185,7 +185,9 @@ def seen(engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def test_only_the_callers_own_credentials_reach_the_engine(app: Flask, keys: KeyFile, seen: list[Any]) -> None:
     key = keys.create("reader", ["search"])
-    app = create_app(app.config["RESIFT"], engine=app.extensions["resift"].engine, model=app.extensions["resift"].model)
+    engine = app.extensions["resift"].engine
+    engine.uses_headers = True  # as the engine of a cluster
+    app = create_app(app.config["RESIFT"], engine=engine, model=app.extensions["resift"].model)
     basic = "Basic " + b64encode(b"anna:secret").decode()
     for authorization, forwarded in (
         (basic, {"Authorization": basic}),

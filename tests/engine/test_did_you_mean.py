@@ -18,6 +18,7 @@ from resift.embedded.engine import SqliteEngine
 from resift.errors import EngineError, EngineUnavailable, ResiftError
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
+from resift.service import words
 from resift.service.bodies import Search
 from resift.service.config import Config
 from resift.service.connect import open_session_store
@@ -162,6 +163,18 @@ def test_every_caller_has_a_sample_of_what_it_may_read(
     assert suggestion(service, filled, "soldires", headers=anna) == "soldiers"
     assert suggestion(service, filled, "forrest") == "forest"
     assert {str(headers) for headers in samples} == {"None", str(anna)}
+
+
+def test_many_callers_do_not_evict_each_others_samples(
+    service: SearchService, filled: str, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(words, "_CACHE_SIZE", 2)
+    service.words = SampledWords(service.engine, service.model, clock)
+    anna, bob, carl = ({"Authorization": f"Basic {name}"} for name in ("anna", "bob", "carl"))
+    first = [suggestion(service, filled, "forrest", headers=headers) for headers in (anna, bob, carl, anna)]
+    assert first == ["forest", "forest", None, "forest"]
+    clock.now += SAMPLE_SECONDS + 1
+    assert suggestion(service, filled, "forrest", headers=carl) == "forest"
 
 
 def test_no_search_waits_for_the_sample(

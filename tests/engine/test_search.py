@@ -407,6 +407,9 @@ def test_the_callers_credentials_are_passed_on(
         return result
 
     monkeypatch.setattr(engine, "search", search)
-    plain.post("/v1/search", json={"index": "docs", "query": "x"}, headers={"Authorization": "Basic eDp5"})
-    post(plain, "/v1/search", index="docs", query="x")
-    assert seen == [{"Authorization": "Basic eDp5"}, None]
+    for uses_headers in (True, False):
+        monkeypatch.setattr(engine, "uses_headers", uses_headers)
+        plain.post("/v1/search", json={"index": "docs", "query": "x"}, headers={"Authorization": "Basic eDp5"})
+        post(plain, "/v1/search", index="docs", query="x")
+    # All callers share the caches of an engine that ignores headers.
+    assert seen == [{"Authorization": "Basic eDp5"}, None, None, None]

@@ -375,8 +375,10 @@ def engine_headers() -> dict[str, str] | None:
     on to the engine.
 
     Returns:
-        The headers, or None if the request contains no credentials for the engine.
+        The headers, or None if the request contains no credentials for the engine, or the engine ignores them.
     """
+    if not current_app.extensions["resift"].engine.uses_headers:
+        return None
     authorization = request.headers.get("Authorization")
     if authorization is None or any(_OWN_KEY.search(part) for part in _possible_keys(authorization)):
         return None
