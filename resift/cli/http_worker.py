@@ -319,7 +319,7 @@ class _InvalidRequestResponse(ErrorTask):  # type: ignore[misc]
         status = HTTPStatus(400 if error.code == 501 else error.code)
         details = http_error(status, f"{status.phrase}: {error.body}", getattr(self.request, "path", ""), max_body)
         id = _request_id(self.request)
-        body = _json_bytes(error_body(**details, id=id))
+        body = _json_bytes(error_body(details, id))
         self.status = f"{status.value} {status.phrase}"
         self.response_headers += [("Content-Type", "application/json"), (REQUEST_ID_HEADER, id)]
         self.set_close_on_finish()

@@ -111,7 +111,7 @@ def _add_errors(app: Flask) -> None:
     @app.errorhandler(HTTPException)
     def handle_http_error(error: HTTPException) -> Response:
         status = error.code or 500
-        body = error_body(**http_error(status, error.name, request.path, app.config["MAX_CONTENT_LENGTH"]))
+        body = error_body(http_error(status, error.name, request.path, app.config["MAX_CONTENT_LENGTH"]))
         response = Response(json.dumps(body), status, content_type="application/json")
         methods = getattr(error, "valid_methods", None)
         if methods:

@@ -44,12 +44,11 @@ def http_error(status: int, name: str, path: str, max_body: int) -> dict[str, An
         max_body: The maximum size of a request body, in bytes.
 
     Returns:
-        An object whose key ``error`` contains the error's ``code``, ``message``, ``value`` and ``expected``. It has the
-        form of the keyword arguments of :func:`error_body`.
+        The error's ``code``, ``message``, ``value`` and ``expected``, for :func:`error_body`.
     """
     expected = f"at most {max_body} bytes" if status == 413 else "see /openapi.json"
     code = _CODES.get(status, "http_error")
-    return {"error": {"code": code, "message": name, "value": path, "expected": expected}}
+    return {"code": code, "message": name, "value": path, "expected": expected}
 
 
 class JsonLines(logging.Formatter):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from clock import Clock
 
 from resift.cli import serve
 from resift.cli.main import main
@@ -31,15 +32,6 @@ def file(tmp_path: Path) -> KeyFile:
 def mode(path: Path) -> int:
     """Return a file's permissions."""
     return stat.S_IMODE(path.stat().st_mode)
-
-
-class Clock:
-    """A clock that tests can set."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def test_a_key_is_printed_once_and_only_its_hash_is_stored(file: KeyFile) -> None:
