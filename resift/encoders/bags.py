@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
+from resift.encoders.codebook import softmax_of_distances
 from resift.encoders.model import Layers, Model
 from resift.errors import BadInput, DimensionMismatch, shorten
 from resift.strict_json import MAX_CONTAINERS
@@ -132,11 +133,7 @@ class BagModel(Model):
         codebook, widths = self.codebooks[region], self.widths[region]
         total = np.zeros(len(codebook), np.float32)
         for start in range(0, len(vectors), _AT_ONCE):
-            x = vectors[start : start + _AT_ONCE]
-            squares = (x**2).sum(1)[:, None] + (codebook**2).sum(1) - 2 * x @ codebook.T
-            exponents = -np.sqrt(np.maximum(squares, 0)) / widths
-            memberships = np.exp(exponents - exponents.max(axis=1, keepdims=True))
-            total += (memberships / memberships.sum(axis=1, keepdims=True)).sum(axis=0)
+            total += softmax_of_distances(vectors[start : start + _AT_ONCE], codebook, widths).sum(axis=0)
         return np.asarray(total / max(1, len(vectors)), np.float32)
 
     def _encode(self, texts: Sequence[str]) -> Floats:

@@ -99,9 +99,9 @@ class ClassModel(Model):
 
     def _encode(self, texts: Sequence[str]) -> Floats:
         """Encode one batch of texts, and return their vectors, of shape (n_texts, n_classes)."""
-        means = self._pool(texts)
-        known = means.any(axis=1, keepdims=True)
         ids, offsets = self.table.ids(texts)
+        means = self._pool(texts, ids, offsets)
+        known = means.any(axis=1, keepdims=True)
         return self._probabilities(self._word_scores(ids, offsets), means) * known
 
     def _probabilities(self, word_scores: Floats, means: Floats) -> Floats:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from resift.arrays import Floats
-from resift.encoders.kmeans import FREQUENT_WORDS, kmeans
+from resift.encoders.kmeans import CLUSTERED_WORDS, kmeans
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 
@@ -27,7 +27,7 @@ def learn_codebook(vectors: WordVectors, size: int, seed: int = 0) -> Floats:
     Returns:
         The codewords, a float32 array of shape (size, n_dimensions).
     """
-    return kmeans(unit_rows(vectors.rows()[: max(FREQUENT_WORDS, size)]), size, seed)
+    return kmeans(unit_rows(vectors.rows()[: max(CLUSTERED_WORDS, size)]), size, seed)
 
 
 def membership(words: Floats, codebook: Floats, sigma: float) -> Floats:
@@ -46,7 +46,21 @@ def membership(words: Floats, codebook: Floats, sigma: float) -> Floats:
     Source:
         Passalis and Tefas 2018, section 3.1, eqs. 1 and 2.
     """
-    squares = (words**2).sum(1)[:, None] + (codebook**2).sum(1) - 2 * words @ codebook.T
-    exponent = -np.sqrt(np.maximum(squares, 0)) / np.float32(sigma) ** 2
-    d = np.exp(exponent - exponent.max(axis=1, keepdims=True))
-    return np.asarray(d / d.sum(axis=1, keepdims=True), np.float32)
+    return softmax_of_distances(words, codebook, np.float32(sigma) ** 2)
+
+
+def softmax_of_distances(vectors: Floats, codewords: Floats, widths: Floats | np.float32) -> Floats:
+    """Return the softmax of -‖x - v_k‖ / w_k over the codewords v_k, for each vector x.
+
+    Args:
+        vectors: The vectors x, of shape (n_vectors, n_dimensions).
+        codewords: The codewords v_k, of shape (n_codewords, n_dimensions).
+        widths: The widths w_k, of shape (n_codewords,), or the same width for all codewords.
+
+    Returns:
+        Float32 array of shape (n_vectors, n_codewords), with rows that sum to 1.
+    """
+    squares = (vectors**2).sum(1)[:, None] + (codewords**2).sum(1) - 2 * vectors @ codewords.T
+    exponents = -np.sqrt(np.maximum(squares, 0)) / widths
+    memberships = np.exp(exponents - exponents.max(axis=1, keepdims=True))
+    return np.asarray(memberships / memberships.sum(axis=1, keepdims=True), np.float32)

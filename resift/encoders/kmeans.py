@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 
-FREQUENT_WORDS = 20_000
+CLUSTERED_WORDS = 20_000
 """Number of most frequent words that are clustered."""
 
 _BLOCK = 4096  # points that are compared with the centroids at a time, to limit the memory for distances

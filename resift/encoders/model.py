@@ -327,7 +327,7 @@ class Model:
 
     def _encode(self, texts: Sequence[str]) -> Floats:
         """Encode one batch of texts, and return their vectors, of shape (n_texts, n_dimensions)."""
-        pooled = self._pool(texts).reshape(len(texts), -1)
+        pooled = self._pool(texts, *self.table.ids(texts)).reshape(len(texts), -1)
         vectors = self._apply_layers(pooled) if self._has_layers else pooled
         return self._unit_rows(vectors) if self.similarity == "cosine" else vectors
 
@@ -344,16 +344,17 @@ class Model:
         units = unit_rows(vectors.reshape(len(vectors), self.blocks, -1))
         return unit_rows(units.reshape(len(vectors), -1))
 
-    def _pool(self, texts: Sequence[str]) -> Floats:
+    def _pool(self, texts: Sequence[str], ids: NDArray[np.int32], offsets: NDArray[np.int64]) -> Floats:
         """Combine the word vectors of each text, or of each segment of a text, into a single vector.
 
         Args:
             texts: The texts. Each is divided into the model's number of segments.
+            ids: The words of the texts, from :meth:`WordVectors.ids`.
+            offsets: The positions at which the texts start and end in ``ids``, of shape (n_texts + 1,).
 
         Returns:
             Array of shape (n_texts · n_segments, n_word_dimensions).
         """
-        ids, offsets = self.table.ids(texts)
         starts = self.segment_starts(offsets)
         pooled = np.empty((len(starts) - 1, self.table.dim), np.float32)
         if self.pool == "mean":

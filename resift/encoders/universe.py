@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 from resift.arrays import Floats
-from resift.encoders.kmeans import FREQUENT_WORDS, kmeans
+from resift.encoders.kmeans import CLUSTERED_WORDS, kmeans
 from resift.errors import BadInput, needs_extra
 from resift.vectors.similarity import unit_rows
 
@@ -56,7 +56,7 @@ def build_universe(name: str, rows: Floats, seed: int = 0) -> Floats:
         return axes if kind == "identity" else np.concatenate([axes, -axes])
     if kind == "pca":
         return principal_axes(rows, int(number or rows.shape[1]))
-    frequent = np.asarray(rows[:FREQUENT_WORDS], np.float32)
+    frequent = np.asarray(rows[:CLUSTERED_WORDS], np.float32)
     if kind == "kmeans":
         return kmeans(frequent, int(number or 0), seed)
     if kind == "spherical":
@@ -80,7 +80,7 @@ def _is_valid_number(kind: str, number: float | None, rows: Floats) -> bool:
         return number is not None and 0 < number < 2
     if number is None:
         return kind == "pca"
-    largest = {"pca": rows.shape[1], "hdbscan": _DENSITY_WORDS}.get(kind, min(FREQUENT_WORDS, len(rows)))
+    largest = {"pca": rows.shape[1], "hdbscan": _DENSITY_WORDS}.get(kind, min(CLUSTERED_WORDS, len(rows)))
     smallest = 2 if kind == "hdbscan" else 1
     return number.is_integer() and smallest <= number <= largest
 
