@@ -61,6 +61,8 @@ class Feedback:
         background: A random sample of the searched index's documents, for comparisons, or None without a sample.
         is_for_query: For each judgement, whether it was made for the current query, or for an earlier query that the
             current query refines. Empty if this is true for all judgements.
+        shrunk: The vectors as the ridge regression uses them (see :meth:`Background.shrink_common_directions`), if they
+            are already known. Otherwise they are computed when they are needed.
     """
 
     vectors: Floats
@@ -73,6 +75,9 @@ class Feedback:
     method: Method = field(default=METHODS[DEFAULT_METHOD])
     background: Background | None = None
     is_for_query: tuple[bool, ...] = ()
+    shrunk: NDArray[np.float64] | None = field(default=None, repr=False, compare=False)
+    # The last result of with_background, together with its own cached properties, which each search of a session needs.
+    _compared: Feedback | None = field(default=None, init=False, repr=False, compare=False)
 
     @classmethod
     def learn(
@@ -178,11 +183,11 @@ class Feedback:
         Args:
             background: The vectors of the sample.
         """
-        cached: Feedback | None = vars(self).get("_with_background")
-        # The last result is cached together with its own cached properties, because each search of a session needs it.
-        if cached is None or cached.background is not background:
-            cached = vars(self)["_with_background"] = replace(self, background=background)
-        return cached
+        compared = self._compared
+        if compared is None or compared.background is not background:
+            compared = replace(self, background=background, shrunk=None)
+            object.__setattr__(self, "_compared", compared)  # the class is frozen
+        return compared
 
     @property
     def evidence(self) -> float:
@@ -303,7 +308,7 @@ class Feedback:
             return replace(self, is_for_query=()) if self.is_for_query else self
         rows = np.flatnonzero(weights)
         is_own = np.ones(len(rows), bool) if is_for_query is None else is_for_query[rows]
-        weighted = replace(
+        return replace(
             self,
             vectors=self.vectors[rows],
             grades=(self.grades * weights)[rows],
@@ -313,9 +318,8 @@ class Feedback:
             positions=tuple(self.positions[row] for row in rows),
             known_shares=tuple(self.known_shares[row] for row in rows) if self.known_shares else (),
             is_for_query=() if is_own.all() else tuple(is_own.tolist()),
+            shrunk=self._shrunk_vectors[rows],
         )
-        vars(weighted)["_shrunk"] = self._shrunk[rows]  # so that it is not computed again in each search
-        return weighted
 
     @cached_property
     def shift(self) -> Floats:
@@ -330,12 +334,14 @@ class Feedback:
         return self._regression.direction()
 
     @cached_property
-    def _shrunk(self) -> NDArray[np.float64]:
+    def _shrunk_vectors(self) -> NDArray[np.float64]:
         """The vectors of the judged documents as the ridge regression uses them, of shape (n_judgements, n_dimensions).
 
         Directions in which most documents of the index vary say little about relevance, so they are damped (see
         :meth:`Background.shrink_common_directions`).
         """
+        if self.shrunk is not None:
+            return self.shrunk
         return np.asarray(
             self.vectors if self.background is None else self.background.shrink_common_directions(self.vectors),
             np.float64,
@@ -344,7 +350,7 @@ class Feedback:
     @cached_property
     def _regression(self) -> RidgeRegression:
         """The ridge regression on the judged documents, which moves query vectors."""
-        return RidgeRegression(self.vectors, self._shrunk, self.grades)
+        return RidgeRegression(self.vectors, self._shrunk_vectors, self.grades)
 
     def transform_query(self, query: NDArray[Any]) -> Floats:
         """Move a query vector towards relevant and away from irrelevant documents, by ridge regression.
