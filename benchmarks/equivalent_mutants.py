@@ -243,7 +243,7 @@ EQUIVALENT = {
     ("resift/rewriting/rescored.py", "WIDENING_WORDS = 4"): CHOSEN,
     (
         "resift/rewriting/rescored.py",
-        "constant_score(self._document_clauses([id])[-1], rank_keeping_factor(knowledge, id, beta))",
+        "constant_score(self._document_clauses([document])[-1], rank_keeping_factor(knowledge, document, beta))",
     ): "a single document has a single clause",
     (
         "resift/rewriting/words.py",
