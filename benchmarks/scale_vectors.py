@@ -16,7 +16,7 @@ from resift.arrays import Floats, batched
 from resift.contracts.documents import Document
 from resift.plugin.opensearch.documents import document_json
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.rewriting.similarity import similarity_clause
+from resift.rewriting.similarity import QueryVector, similarity_clause
 from resift_lab.commands.served_search import ServedSearch
 from resift_lab.evaluation.data import read_collection
 from resift_lab.evaluation.protocol import run_hybrid
@@ -118,7 +118,7 @@ def _bytes(
     stored = store_bytes(client, INDEX)
     script = ""
     if added:
-        body = {"query": similarity_clause("cosine", FIELD, np.asarray(vectors[0], np.float32), None, 1.0)}
+        body = {"query": similarity_clause(QueryVector("cosine", FIELD, np.asarray(vectors[0], np.float32)), 1.0)}
         try:
             client.search(index=INDEX, body={**body, "size": 1, "terminate_after": 10})
         except TransportError as error:

@@ -96,7 +96,15 @@ def rewrite_in_place(query: Query, knowledge: Knowledge, options: Options) -> Re
     if knowledge.missing_documents:
         notes.append(Note(Outcome.MARKS_GONE, knowledge.missing_documents))
     outcome = _outcome_of_notes(notes, knowledge)
-    return Rewritten(body=body, outcome=outcome, knowledge=knowledge, options=options, notes=notes, in_place=True)
+    return Rewritten(
+        body=body,
+        outcome=outcome,
+        knowledge=knowledge,
+        options=options,
+        is_changed=True,
+        notes=notes,
+        in_place=True,
+    )
 
 
 def _unchanged_result(query: Query, knowledge: Knowledge, options: Options, notes: Sequence[Note]) -> Rewritten:
@@ -116,9 +124,9 @@ def _unchanged_result(query: Query, knowledge: Knowledge, options: Options, note
         outcome=_outcome_of_notes(reasons, knowledge) if reasons else outcome_if_unchanged(knowledge),
         knowledge=knowledge,
         options=options,
+        is_changed=False,
         notes=reasons,
         in_place=True,
-        is_changed=False,
     )
 
 

@@ -100,9 +100,9 @@ class Rewritten:
         knowledge: The knowledge on which the rewriting is based.
         options: The options of the rewriting.
         notes: Changes that were not possible, besides the notes of ``knowledge``.
+        is_changed: Whether ``body`` differs from the original body.
         in_place: True if the clauses of the query were to be changed (see :mod:`resift.rewriting.in_place`). False if
             rescore stages were to be added to the search body (see :mod:`resift.rewriting.rescored`).
-        is_changed: Whether any clause was changed. Meaningful only if ``in_place`` is True.
         added_related_words: The words that were added to the query so that it finds more documents. They are similar in
             meaning to the words of the query.
     """
@@ -111,9 +111,9 @@ class Rewritten:
     outcome: Outcome
     knowledge: Knowledge
     options: Options
+    is_changed: bool
     notes: Sequence[Note] = ()
     in_place: bool = False
-    is_changed: bool = True
     added_related_words: Sequence[str] = ()
 
     @property

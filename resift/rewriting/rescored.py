@@ -41,7 +41,7 @@ from resift.rewriting.knowledge import Knowledge
 from resift.rewriting.obstacles import rescore_obstacle
 from resift.rewriting.options import Options
 from resift.rewriting.outcome import Note, Outcome, Rewritten, outcome_if_unchanged
-from resift.rewriting.similarity import knn_clauses, similarity_clause
+from resift.rewriting.similarity import QueryVector, knn_clause, similarity_clause
 from resift.rewriting.words import (
     addable_term_count,
     addable_word_count,
@@ -80,16 +80,24 @@ def rewrite_rescored(query: Query, knowledge: Knowledge, options: Options) -> Re
     if obstacle is not None:
         body = rewriter.body_with_words_in_query(is_ranked=query.is_sorted_by_score(allow_further_criteria=True))
         notes = [Note(obstacle), *rewriter.notes]
-        return Rewritten(body=body or query.body, outcome=obstacle, knowledge=knowledge, options=options, notes=notes)
+        return Rewritten(
+            body=body or query.body,
+            outcome=obstacle,
+            knowledge=knowledge,
+            options=options,
+            is_changed=body is not None,
+            notes=notes,
+        )
     body = rewriter.body_with_rescore_stages()
     if body is None:
         outcome = outcome_if_unchanged(knowledge) if rewriter.may_change_query else Outcome.TOO_MANY_CLAUSES
-        return Rewritten(body=query.body, outcome=outcome, knowledge=knowledge, options=options)
+        return Rewritten(body=query.body, outcome=outcome, knowledge=knowledge, options=options, is_changed=False)
     return Rewritten(
         body=body,
         outcome=Outcome.IN_PART if knowledge.notes or rewriter.notes else Outcome.REWRITTEN,
         knowledge=knowledge,
         options=options,
+        is_changed=True,
         notes=rewriter.notes,
         added_related_words=rewriter.added_related_words,
     )
@@ -113,6 +121,11 @@ class _TextSearchRewriter:
         self._body, self._raw = query.body, query.root.raw
         self._highlighted = _highlighted_query(query.root, knowledge.field_types)
         self._knowledge, self._options = knowledge, options
+        self._query_vector = (
+            None
+            if knowledge.vector is None
+            else QueryVector(knowledge.similarity, knowledge.vector_field, knowledge.vector, knowledge.mask)
+        )
         added = _MARKS + MAX_DOCUMENT_LISTS * knowledge.document_clause_count
         self._clause_count = knowledge.clause_counter.count_clauses(query.root) + added
         self.may_change_query = self._clause_count <= MAX_ENGINE_CLAUSES
@@ -252,7 +265,8 @@ class _TextSearchRewriter:
         if self._text_query is None:
             return marked_bool(must=[self._raw], must_not=self._hidden)
         words = self._without_judged(self._words[: self._widening_count])
-        alternatives = [*self._related_clauses, *self._knn_clauses(self._text_query)]
+        nearest = self._knn_clause(self._text_query)
+        alternatives = self._related_clauses if nearest is None else [*self._related_clauses, nearest]
         if not self._knowledge.has_enough_hits:
             words, alternatives = [], [*alternatives, *words]
         if not words and not alternatives:
@@ -263,24 +277,21 @@ class _TextSearchRewriter:
             clause = {"bool": {"should": [clause, *alternatives, *markers], "minimum_should_match": 1}}
         return marked_bool(must=[clause], should=words, filter=conditions, must_not=[*excluded, *self._hidden])
 
-    def _knn_clauses(self, text_query: TextQuery) -> list[Body]:
+    def _knn_clause(self, text_query: TextQuery) -> Body | None:
         """Build the k-NN clause by which the widened query matches further documents.
 
-        The result is empty if the options request no nearest documents.
+        The result is None if there is no query vector, or the options request no nearest documents.
 
         Args:
             text_query: The text clause and the filters of the original query. The filters also apply to the k-NN
                 search.
         """
-        knowledge, count = self._knowledge, self._options.knn or 0
-        if not count or knowledge.vector is None:
-            return []
+        if self._query_vector is None or not self._options.knn:
+            return None
         conditions = None
         if text_query.filter or text_query.must_not:
             conditions = {"bool": {"filter": text_query.filter, "must_not": text_query.must_not}}
-        return knn_clauses(
-            knowledge.similarity, knowledge.vector_field, knowledge.vector, knowledge.mask, count, conditions
-        )
+        return knn_clause(self._query_vector, self._options.knn, conditions)
 
     def _without_judged(self, words: list[Body]) -> list[Body]:
         """Exclude some judged documents from the effect of expansion words (words learned from relevant documents).
@@ -342,15 +353,12 @@ class _TextSearchRewriter:
         - Clauses with a factor below 1 that move irrelevant documents down. See :meth:`Knowledge.score_factors`.
         """
         knowledge = self._knowledge
-        beta = 0.0 if knowledge.vector is None else self._options.beta
+        beta = 0.0 if self._query_vector is None else self._options.beta
         factors = []
-        if beta and knowledge.vector is not None:
+        if beta and self._query_vector is not None:
             unscored = [*self._document_clauses(self._unaffected), *(documents for documents, _ in self._score_factors)]
             scored_documents = bool_clause(must_not=unscored) if unscored else None
-            vector, mask = knowledge.vector, knowledge.mask
-            factors.append(
-                similarity_clause(knowledge.similarity, knowledge.vector_field, vector, mask, beta, scored_documents)
-            )
+            factors.append(similarity_clause(self._query_vector, beta, scored_documents))
         if beta or knowledge.expansion_words:
             factors += [
                 constant_score(self._document_clauses([document])[0], rank_keeping_factor(knowledge, document, beta))

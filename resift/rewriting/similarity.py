@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
+from typing import NamedTuple
 
 import numpy as np
 import orjson
@@ -19,22 +20,34 @@ _READER = "stored_vector"
 _KNN_BOOST = 1.0
 
 
-def similarity_clause(
-    similarity: str, field: str, vector: Floats, mask: Floats | None, beta: float, query: Body | None = None
-) -> Body:
+class QueryVector(NamedTuple):
+    """A query vector, and how it is compared with the vectors of documents.
+
+    Attributes:
+        similarity: ``cosine`` or ``jaccard``.
+        field: The field of the documents' vectors.
+        vector: The query vector, of shape (K,) for K dimensions.
+        mask: Weights of the dimensions, of shape (K,), or None if all dimensions count alike.
+    """
+
+    similarity: str
+    field: str
+    vector: Floats
+    mask: Floats | None = None
+
+
+def similarity_clause(query_vector: QueryVector, beta: float, query: Body | None = None) -> Body:
     """Return a clause that scores documents by exp(beta · similarity), for a rescore stage that multiplies scores.
 
     The clause contains the whole script instead of the name of a stored script. So nothing has to be installed, and
     OpenSearch compiles the script once.
 
     Args:
-        similarity: ``cosine`` or ``jaccard``. With ``cosine``, the similarity in the formula is 1 + cosine.
-        field: The field of the documents' vectors.
-        vector: The query vector, of shape (K,) for K dimensions.
-        mask: Weights of the dimensions, of shape (K,), or None if all dimensions count alike.
+        query_vector: The query vector. With ``cosine``, the similarity in the formula is 1 + cosine.
         beta: The weight of the similarity, 0 or more.
         query: A clause that matches the documents to score, or None for all documents.
     """
+    similarity, field, vector, mask = query_vector
     params: Body = {"beta": round(beta, 6), "field": field, "query": json_numbers(vector)}
     if mask is not None:
         params["mask"] = json_numbers(mask)
@@ -42,33 +55,29 @@ def similarity_clause(
     return {"script_score": {"query": query or {"match_all": {}}, "script": script}}
 
 
-def knn_clauses(
-    similarity: str, field: str, vector: Floats, mask: Floats | None, count: int, conditions: Body | None
-) -> list[Body]:
-    """Return the ``knn`` clause for the documents nearest to a vector, or an empty list if the vector is zero.
+def knn_clause(query_vector: QueryVector, count: int, conditions: Body | None) -> Body | None:
+    """Return a ``knn`` clause for the documents nearest to a query vector, or None if the query vector is zero.
 
     With a mask and ``cosine``, documents are ranked by their dot product with mask² ⊙ vector, an elementwise product.
     This dot product equals that of the masked document vector and the masked query vector.
 
     Args:
-        similarity: ``cosine`` or ``jaccard``.
-        field: The field of the documents' vectors.
-        vector: The query vector, of shape (K,) for K dimensions.
-        mask: Weights of the dimensions, of shape (K,), or None if all dimensions count alike.
+        query_vector: The query vector.
         count: The number of nearest documents to find (``k`` of the clause).
         conditions: A clause that the documents must match, or None.
 
     Source:
         Passalis and Tefas (2018), eq. 8.
     """
+    similarity, field, vector, mask = query_vector
     probe = vector if mask is None or similarity != "cosine" else mask**2 * vector
     if not probe.any():
-        return []
+        return None
     # ignore_unmapped: some of the searched indices may have no vectors.
     options: Body = {"vector": json_numbers(probe), "k": count, "ignore_unmapped": True, "boost": _KNN_BOOST}
     if conditions is not None:
         options["filter"] = conditions
-    return [{"knn": {field: options}}]
+    return {"knn": {field: options}}
 
 
 @cache

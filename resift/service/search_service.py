@@ -533,8 +533,7 @@ class SearchService:
         except Exception as error:
             log.exception("Rewriting failed")
             return RewrittenBody(unchanged, Outcome.FAILED, Outcome.FAILED.english.format(type(error).__name__))
-        is_changed = rewritten.body is not query.body
-        return RewrittenBody(rewritten.body, rewritten.outcome, rewritten.reason, is_changed)
+        return RewrittenBody(rewritten.body, rewritten.outcome, rewritten.reason, rewritten.is_changed)
 
     def rewrite_search(
         self, info: IndexInfo, query: Query, options: Options, headers: Headers = None, without_vectors: bool = False

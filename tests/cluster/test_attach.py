@@ -21,7 +21,7 @@ from resift.errors import BadInput
 from resift.plugin.cluster.target_index import find_targets
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations.vector_updates import write_vectors
-from resift.rewriting.similarity import similarity_clause
+from resift.rewriting.similarity import QueryVector, similarity_clause
 from resift.stopping import Stop
 
 FIELDS = ["title", "text", "meta.note", "comments.says"]
@@ -184,7 +184,7 @@ def attach_as_before(index: Index, model: Model) -> None:
 def scores(index: Index, model: Model) -> dict[str, float]:
     """Return the similarity of each document to a query, by the vectors in the index."""
     info = index.engine.info(index.name).require_model(model)
-    clause = similarity_clause("cosine", info.vector_field, model.encode_one("forest river"), None, 1.0)
+    clause = similarity_clause(QueryVector("cosine", info.vector_field, model.encode_one("forest river")), 1.0)
     hits = index.engine.search(index.name, {"query": clause, "size": COUNT}).hits
     return {hit["_id"]: hit["_score"] for hit in hits}
 

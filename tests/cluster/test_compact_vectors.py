@@ -17,7 +17,7 @@ from resift.embedded.engine import SqliteEngine
 from resift.ingest.verify import verify
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.query.dsl import COMPACT_FIELD, VECTOR_FIELD
-from resift.rewriting.similarity import similarity_clause
+from resift.rewriting.similarity import QueryVector, similarity_clause
 from resift.vectors.compact import decode_vector, encode_vector
 from resift.vectors.similarity import fuzzy_jaccard
 
@@ -77,7 +77,7 @@ def test_compact_vectors_survive_updates_and_copies_of_an_index(
             assert shop.engine.info(name).require_model(model).vector_field == COMPACT_FIELD
             assert_right(named(shop, name), model, fields)
             assert verify(shop.engine, model, name).is_correct
-            clause = similarity_clause("cosine", COMPACT_FIELD, model.encode_one("forest"), None, 1.0)
+            clause = similarity_clause(QueryVector("cosine", COMPACT_FIELD, model.encode_one("forest")), 1.0)
             assert shop.engine.search(name, {"query": clause, "size": 1}).hits[0]["_score"] > 5  # exp(1 + cosine)
 
 
@@ -107,7 +107,7 @@ def test_similarities_equal_the_embedded_engines(
         embedded.bulk(index, [Document(one.id, one.source) for one in others])
 
         def scores(engine: Any, field: str) -> dict[str, float]:
-            body = {"query": similarity_clause(similarity, field, query, mask, 0.7), "size": 100}
+            body = {"query": similarity_clause(QueryVector(similarity, field, query, mask), 0.7), "size": 100}
             return {hit["_id"]: hit["_score"] for hit in engine.search(index, body).hits}
 
         found = scores(cluster, COMPACT_FIELD)

@@ -18,7 +18,7 @@ from resift.plugin.operations.doctor import status_rows
 from resift.plugin.operations.index_status import index_rows
 from resift.plugin.operations.status_row import StatusRow
 from resift.query.dsl import COMPACT_FIELD
-from resift.rewriting.similarity import similarity_clause
+from resift.rewriting.similarity import QueryVector, similarity_clause
 
 __all__ = ["old", "own", "shop"]
 
@@ -119,7 +119,7 @@ def test_searches_go_on_in_a_copy_without_the_mapping_of_the_vectors(
         assert {hit["_id"] for hit in through} == plain
         vector = np.ones(old.model.dim, np.float32)
         for similarity, score in (("cosine", np.exp(2)), ("jaccard", 1.0)):
-            body = {"query": similarity_clause(similarity, COMPACT_FIELD, vector, None, 2.0)}
+            body = {"query": similarity_clause(QueryVector(similarity, COMPACT_FIELD, vector), 2.0)}
             hits = request("POST", f"/{copy}/_search", body)["hits"]["hits"]
             assert [hit["_score"] for hit in hits] == pytest.approx([score] * 10)
         state = f"{COUNT} vectors of an unknown model, as in a copy by _reindex"

@@ -78,6 +78,7 @@ def test_words_of_marks_for_earlier_queries_are_named() -> None:
 
 def test_omissions_are_explained_and_long_values_are_shortened() -> None:
     assert "not rewritten: no hits are requested" in explained("fire", "--size", "0").stderr
+    assert explained("fire", "--method", "dynamax").stderr == "not rewritten: there is nothing to add\n"
     long = explained(" ".join(f"w{number}" for number in range(600)) + 4 * " fire")
     assert "the query is too long for the engine: only its 100 most distinctive words count" in long.stderr
     assert "characters)" in long.stdout
