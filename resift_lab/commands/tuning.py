@@ -179,7 +179,8 @@ def _quality_by_judged_queries(folder: Path, model: Model, start: Tuning) -> tup
     """Return a function that measures the quality of searches in sessions by judged queries.
 
     The documents are indexed in an embedded engine. If the folder contains conversations (``turns.jsonl``), their
-    judgements are used. Otherwise, a simulated user judges some hits of each query.
+    judgements are used. Otherwise, a simulated user judges some hits of each query. In both cases, documents that the
+    session has judged already are ignored, because any session moves relevant ones to the top.
 
     Args:
         folder: A folder in BEIR's layout.
@@ -187,15 +188,15 @@ def _quality_by_judged_queries(folder: Path, model: Model, start: Tuning) -> tup
         start: The present constants, which determine the weight of the vectors.
 
     Returns:
-        A function that takes constants and returns a value for each query or turn of a conversation, and a description
-        of these values.
+        A function that takes constants and returns a value for each query or conversation, and a description of these
+        values.
     """
     from resift_lab.evaluation.data import read_collection, read_conversations
     from resift_lab.evaluation.feedback.bench import FeedbackBench
     from resift_lab.evaluation.feedback.graded import GradedFeedback
     from resift_lab.evaluation.feedback.options import FeedbackOptions
     from resift_lab.evaluation.feedback.runs import run_feedback
-    from resift_lab.evaluation.feedback.turns import METRICS, run_turns
+    from resift_lab.evaluation.feedback.turns import conversation_means
     from resift_lab.evaluation.registry import as_system
     from resift_lab.training.systems import system_builders
 
@@ -210,11 +211,11 @@ def _quality_by_judged_queries(folder: Path, model: Model, start: Tuning) -> tup
     def quality(tuning: Tuning) -> Numbers:
         search.info = replace(search.info, tuning=tuning)
         if has_turns:
-            return run_turns(bench, turns).values[METRICS[0]]
+            return conversation_means(bench, turns, "ndcg@5_residual")
         ((after, _),) = run_feedback(bench, graded, FeedbackOptions(judgements=_MARKS))[DEFAULT_METHOD]
         return after.values["condensed_ndcg@10" if "condensed_ndcg@10" in graded.metrics else "ndcg@10"]
 
-    return quality, "turns, nDCG@5" if has_turns else f"queries, residual nDCG@10 after {_MARKS} marks"
+    return quality, "conversations, residual nDCG@5" if has_turns else f"queries, residual nDCG@10 after {_MARKS} marks"
 
 
 def _with_progress(quality: QualityFunction, progress: Progress) -> QualityFunction:

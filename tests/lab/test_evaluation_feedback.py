@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from resift import WordVectors, build_model
 from resift.cli.main import main
 from resift.contracts.documents import Document
+from resift.contracts.tuning import DEFAULT_TUNING
 from resift.embedded.database import SqliteSessionStore
 from resift.embedded.engine import SqliteEngine
 from resift.errors import BadInput
@@ -24,6 +25,7 @@ from resift.service.config import Config
 from resift.service.search_service import SearchService
 from resift.sessions.sessions import Sessions
 from resift_lab.commands.served_search import ServedSearch
+from resift_lab.commands.tuning import _quality_by_judged_queries
 from resift_lab.evaluation.data import Collection, LabelledDocuments, read_conversations
 from resift_lab.evaluation.feedback.bench import BenchOptions, FeedbackBench
 from resift_lab.evaluation.feedback.graded import GradedFeedback
@@ -31,7 +33,7 @@ from resift_lab.evaluation.feedback.methods import NAMES, scores_after
 from resift_lab.evaluation.feedback.options import FeedbackOptions
 from resift_lab.evaluation.feedback.runs import run_feedback, run_topics
 from resift_lab.evaluation.feedback.same_class import SameClassFeedback
-from resift_lab.evaluation.feedback.turns import METRICS, run_turns
+from resift_lab.evaluation.feedback.turns import METRICS, conversation_means, run_turns
 from resift_lab.evaluation.served import Hits, SimulatedSearch
 from resift_lab.evaluation.system import Encoder
 
@@ -256,6 +258,7 @@ def test_metrics_of_turns_in_a_worked_example(conversations: Path, vectors: Word
     texts = [turn.text for one in turns for turn in one]
     system = Encoder(model.encode, "cosine", model.table)
     bench = FeedbackBench(system, collection.documents, texts, lambda *settings: Fixed(), BenchOptions(model.table.idf))
+    assert conversation_means(bench, turns, "ndcg@5") == pytest.approx([(1 + 1 / np.log2(3)) / 2])
     means = run_turns(bench, turns).means()
     second, third = 1 / np.log2(3), 1 / np.log2(4)  # the gains at ranks 2 and 3
     assert means == pytest.approx(
@@ -270,6 +273,7 @@ def test_metrics_of_turns_in_a_worked_example(conversations: Path, vectors: Word
             "judged@10_without_session": (2 / 6 + 1 / 6) / 2,
         }
     )
+    del asked[:4]  # of conversation_means
     assert [search.text for search in asked] == ["smoke", "smoke", "tree", "tree"]
     marks = [[(one.judgement.document, one.judgement.query) for one in search.judged] for search in asked]
     assert marks == [
@@ -278,6 +282,24 @@ def test_metrics_of_turns_in_a_worked_example(conversations: Path, vectors: Word
         [("0", "fire"), ("4", "fire"), ("3", "smoke"), ("2", "smoke")],
         [],
     ]
+
+
+def test_tuning_by_conversations_counts_each_once_without_the_marked_documents(
+    conversations: Path, vectors: WordVectors
+) -> None:
+    with (conversations / "qrels.tsv").open("a") as file:
+        file.write("a2\t0\t1\n")  # the user has marked document 0 in the first turn
+    model = build_model("mean", vectors)
+    quality, units = _quality_by_judged_queries(conversations, model, DEFAULT_TUNING)
+    values = quality(DEFAULT_TUNING)
+    assert units == "conversations, residual nDCG@5"
+    collection, turns = read_conversations(conversations)
+    texts = [turn.text for conversation in turns for turn in conversation]
+    system = Encoder(model.encode, "cosine", model.table, model.alpha, model.max_alpha)
+    by_turn = run_turns(FeedbackBench(system, collection.documents, texts, ServedSearch), turns).values
+    assert len(by_turn["ndcg@5_residual"]) == 2
+    assert by_turn["ndcg@5_residual"].mean() != by_turn["ndcg@5"].mean()
+    assert values == pytest.approx([by_turn["ndcg@5_residual"].mean()])
 
 
 def test_conversations(conversations: Path, vectors: WordVectors) -> None:

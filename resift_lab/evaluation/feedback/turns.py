@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from resift.errors import BadInput
 from resift.feedback.judgements import JudgedDocument
 from resift.feedback.methods import DEFAULT_METHOD
 from resift_lab.evaluation.feedback.bench import FeedbackBench, Scores
-from resift_lab.evaluation.metrics import ndcg_at
+from resift_lab.evaluation.metrics import Numbers, ndcg_at
 from resift_lab.evaluation.protocol import Run
 
 if TYPE_CHECKING:
@@ -55,9 +56,58 @@ def run_turns(bench: FeedbackBench, conversations: Sequence[Sequence[Turn]], met
     Source:
         Sakai 2007 ("Alternatives to Bpref"), for the condensed ranking.
     """
+    _, table = _evaluate_turns(bench, conversations, method)
+    values = {name: table[:, column] for column, name in enumerate(METRICS)}
+    return Run(values, {"queries": len(table), "conversations": len(conversations), "documents": len(bench.documents)})
+
+
+def conversation_means(
+    bench: FeedbackBench, conversations: Sequence[Sequence[Turn]], metric: str, method: str = DEFAULT_METHOD
+) -> Numbers:
+    """Return the mean of a metric over the evaluated turns of each conversation.
+
+    The turns of a conversation are not independent, so tests and choices should use one value for each conversation.
+
+    Args:
+        bench: Documents and queries, as for :func:`run_turns`.
+        conversations: The turns of each conversation.
+        metric: A name in ``METRICS``.
+        method: Name of the feedback method.
+
+    Returns:
+        A value for each of n conversations that have an evaluated turn, shape (n,). Turns whose value is NaN are
+        ignored. The value is NaN if all turns have the value NaN.
+
+    Raises:
+        BadInput: If no turn has a relevant document and an earlier positive judgement.
+    """
+    owners, table = _evaluate_turns(bench, conversations, method)
+    values = table[:, METRICS.index(metric)]
+    parts = [values[(owners == owner) & ~np.isnan(values)] for owner in np.unique(owners)]
+    return np.array([part.mean() if len(part) else np.nan for part in parts])
+
+
+def _evaluate_turns(
+    bench: FeedbackBench, conversations: Sequence[Sequence[Turn]], method: str
+) -> tuple[NDArray[np.int64], Numbers]:
+    """Evaluate the turns of conversations. See :func:`run_turns`.
+
+    Args:
+        bench: Documents and queries.
+        conversations: The turns of each conversation.
+        method: Name of the feedback method.
+
+    Returns:
+        The number of the conversation of each of n evaluated turns, shape (n,), and the value of each of the m
+        ``METRICS``, shape (n, m).
+
+    Raises:
+        BadInput: If no turn is evaluated.
+    """
     rows: list[list[float]] = []
+    owners: list[int] = []
     query = -1
-    for turns in conversations:
+    for number, turns in enumerate(conversations):
         session: dict[int, JudgedDocument] = {}
         for turn in turns:
             query += 1
@@ -67,13 +117,12 @@ def run_turns(bench: FeedbackBench, conversations: Sequence[Sequence[Turn]], met
                 complete = [ndcg_at_5(scores, turn, ()) for scores in rankings]
                 residual = [ndcg_at_5(scores, turn, tuple(session)) for scores in rankings]
                 rows.append(complete + residual + _condensed_metrics(rankings, turn))
+                owners.append(number)
             for document in bench.judged_documents(turn.text, list(turn.marks.items())):
                 session[int(document.judgement.document)] = document
     if not rows:
         raise BadInput("no turn has a relevant document and an earlier mark", expected="conversations with marks")
-    table = np.array(rows)
-    values = {name: table[:, column] for column, name in enumerate(METRICS)}
-    return Run(values, {"queries": len(rows), "conversations": len(conversations), "documents": len(bench.documents)})
+    return np.array(owners), np.array(rows)
 
 
 def ndcg_at_5(scores: Scores, turn: Turn, excluded: Sequence[int]) -> float:
