@@ -9,8 +9,9 @@ from resift import Model, build_model
 from resift.contracts.tuning import Tuning
 from resift.encoders.tables import build_table
 from resift.vectors.weights import DEFAULT_ALPHA
+from resift_lab.evaluation.significance import paired_randomization
 from resift_lab.log_replay.tuning import QualityFunction, choose_constants
-from resift_lab.training.gate import Gate, GateResult
+from resift_lab.training.gate import Gate, GateResult, cross_validate_weights
 
 SUBJECTS, SIZE = 60, 10
 LETTERS = "abcdefghij"
@@ -70,6 +71,26 @@ def test_few_documents_are_too_few_only_without_a_significant_difference() -> No
     assert GateResult(0.0, text, text, 1.0).explanation == "10 documents are too few to tell"
     reason = "nDCG@10 of 10 held-out documents 0.500 by the text alone, 0.600 with vectors, p 0.0020"
     assert GateResult(0.5, text + 0.1, text, 0.002).explanation == reason
+
+
+def test_the_best_of_several_useless_weights_is_not_significant_too_often() -> None:
+    significant = 0
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        text, by_weight = rng.normal(size=60), rng.normal(size=(60, 3))
+        chosen = cross_validate_weights(by_weight)
+        significant += bool(chosen.mean() > text.mean()) and paired_randomization(chosen, text, rng, 500) < 0.05
+    # Half of 5 % are better by chance. With the best of the three weights on the same documents, it would be 23 of 400.
+    assert significant <= 14
+
+
+def test_each_half_of_the_documents_has_the_weight_that_the_other_half_chose() -> None:
+    by_weight = np.tile([0.2, 0.9, 0.1], (50, 1))
+    assert cross_validate_weights(by_weight) == pytest.approx(np.full(50, 0.9))
+    by_weight[7] = [1e6, 0, 0]
+    chosen = cross_validate_weights(by_weight)
+    assert chosen[7] == 0  # the document itself does not take part in the choice of its weight
+    assert sorted({*chosen.tolist()}) == [0, 0.2, 0.9]
 
 
 def test_documents_with_too_few_words_give_no_verdict() -> None:
