@@ -12,6 +12,9 @@ from resift.sessions.sessions import MAX_JUDGEMENTS, effective_judgements
 
 # Ids of documents, best first.
 Ranking = Sequence[str]
+# Pause in seconds after which a client's next event for the same query text belongs to a new search, if the log has no
+# query ids. Half an hour is also the usual limit of a visit in web analytics.
+_PAUSE = 1800.0
 # A function that searches for a query text, and returns the ranking without a session and the ranking in a session with
 # these judgements.
 Rank = Callable[[str, Sequence[Judgement]], tuple[Ranking, Ranking]]
@@ -136,26 +139,49 @@ def replay(
 def _group_by_search(events: Sequence[UbiEvent], log: ReplayLog) -> list[_LoggedSearch]:
     """Group the events of a client by search.
 
-    Events belong to the same search if they have the same query id or, without an id, the same query text.
+    Events belong to the same search if they have the same query id. Events without a query id belong to the same search
+    if they have the same query text, and :func:`_starts_new_search` finds no repetition of the search between them.
 
     Args:
-        events: The events of the client.
+        events: The events of the client, in chronological order.
         log: The log, which contains the texts of queries.
 
     Returns:
         The searches, in chronological order.
     """
-    events_of: dict[tuple[str, str], list[UbiEvent]] = {}
+    events_of: dict[tuple[str, str], list[list[UbiEvent]]] = {}
     for event in events:
-        events_of.setdefault((event.query_id, event.text if not event.query_id else ""), []).append(event)
+        repetitions = events_of.setdefault((event.query_id, event.text if not event.query_id else ""), [])
+        if not repetitions or (not event.query_id and _starts_new_search(repetitions[-1], event)):
+            repetitions.append([])
+        repetitions[-1].append(event)
     searches = []
-    for (id, _), search_events in events_of.items():
+    grouped = [(id, search_events) for (id, _), repetitions in events_of.items() for search_events in repetitions]
+    for id, search_events in grouped:
         if id in log.queries:
             text = log.queries[id].text
         else:
             text = next((event.text for event in search_events if event.text), "")
         searches.append(_LoggedSearch(at=min(event.at for event in search_events), text=text, events=search_events))
     return sorted(searches, key=lambda search: search.at)
+
+
+def _starts_new_search(earlier: Sequence[UbiEvent], event: UbiEvent) -> bool:
+    """Return whether an event without a query id belongs to a repetition of a search.
+
+    A search is repeated if there are no events for half an hour, or if a document is shown again after the client acted
+    on a hit, for example clicked it.
+
+    Args:
+        earlier: The events of the search so far, in chronological order. There is at least one.
+        event: The next event of the client with the same query text.
+    """
+    if event.at - earlier[-1].at > _PAUSE:
+        return True
+    if event.action != IMPRESSION:
+        return False
+    shown = {previous.object for previous in earlier if previous.action == IMPRESSION}
+    return event.object in shown and any(previous.action != IMPRESSION for previous in earlier)
 
 
 def _clicked_documents(search: _LoggedSearch, log: ReplayLog, skipped: SkippedClicks) -> dict[str, int | None]:

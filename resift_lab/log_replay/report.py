@@ -18,6 +18,8 @@ FIRST = 10
 # Number of runs of the A/A check (see false_alarms).
 RUNS = 100
 _RESAMPLES = 2000
+# Means and standard errors up to this value are rounding errors of 0.
+_NEGLIGIBLE = 1e-12
 WEIGHTED = "all, weighted by place"
 # Largest weight of a click in the row WEIGHTED, where a click at position n has the weight n.
 _MAX_WEIGHT = 10
@@ -234,6 +236,9 @@ def mean_interval(
     divided by its own standard error. Plain percentiles of the resampled means exclude the true mean too often if there
     are few clients.
 
+    If all clients of a resample have the same mean, the standard error is 0, and the deviation counts as infinite. If
+    more than 5 % of the resamples are like this, the interval is [-1, 1].
+
     Args:
         sums: The sum of the values of each client's clicks, for n clients, shape (n,).
         counts: The number (or total weight) of each client's clicks, shape (n,).
@@ -254,9 +259,26 @@ def mean_interval(
     for rows in chunk_sizes(resamples, len(counts)):
         drawn = rng.integers(0, len(counts), (rows, len(counts)))
         means, errors = _mean_and_error(sums[drawn], counts[drawn])
-        distances.append(np.abs(means - mean) / np.where(errors > 0, errors, np.inf))
-    reach = float(np.quantile(np.concatenate(distances), confidence)) * float(error)
+        distances.append(_distances_in_errors(np.abs(means - mean), errors))
+    # The method "higher" returns one of the distances. Interpolation between infinite distances would give NaN.
+    distance = float(np.quantile(np.concatenate(distances), confidence, method="higher"))
+    reach = distance * float(error) if error > _NEGLIGIBLE else 0.0
     return max(-1.0, float(mean) - reach), min(1.0, float(mean) + reach)
+
+
+def _distances_in_errors(deviations: Numbers, errors: Numbers) -> Numbers:
+    """Divide deviations of means by the standard errors of these means.
+
+    Args:
+        deviations: The absolute deviations of m means, shape (m,).
+        errors: The standard errors of the m means, shape (m,).
+
+    Returns:
+        Quotients of shape (m,). If the standard error is 0, the quotient is 0 without a deviation, and otherwise
+        infinite.
+    """
+    without_error = np.where(deviations > _NEGLIGIBLE, np.inf, 0.0)
+    return np.divide(deviations, errors, out=without_error, where=errors > _NEGLIGIBLE)
 
 
 def _mean_and_error(sums: Numbers, counts: Numbers) -> tuple[Numbers, Numbers]:

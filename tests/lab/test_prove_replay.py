@@ -8,6 +8,7 @@ import random
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -140,6 +141,34 @@ def test_a_document_that_was_clicked_before_takes_no_rank() -> None:
     assert (found.without, found.with_session) == (3, 3)
 
 
+@pytest.mark.parametrize("repeated", ["the next day", "shown again"])
+def test_a_repeated_search_without_query_ids_is_another_search(repeated: str) -> None:
+    later = 86_400 if repeated == "the next day" else 60
+    events = [
+        UbiEvent("impression", "anna", "", "", "a", "", 1, 0, "fire"),
+        UbiEvent("click", "anna", "", "", "a", "", 1, 5, "fire"),
+        UbiEvent("impression", "anna", "", "", "a", "", 1, later, "fire"),
+        UbiEvent("impression", "anna", "", "", "b", "", 2, later + 1, "fire"),
+        UbiEvent("click", "anna", "", "", "b", "", 2, later + 5, "fire"),
+    ]
+    log, skipped = replace(log_of(), seconds=1e6), SkippedClicks()
+    found = list(replay("anna", events, log, lambda text, judged: ("acb", "bac"), skipped))
+    assert found == [Observation("anna", 2, 1, 2, 1)]
+    assert skipped.first == 1
+
+
+def test_the_later_clicks_of_a_search_without_query_ids_belong_to_it() -> None:
+    events = [
+        UbiEvent("impression", "anna", "", "", "a", "", 1, 0, "fire"),
+        UbiEvent("click", "anna", "", "", "a", "", 1, 5, "fire"),
+        UbiEvent("impression", "anna", "", "", "b", "", 2, 600, "fire"),  # scrolled down
+        UbiEvent("click", "anna", "", "", "b", "", 2, 700, "fire"),
+    ]
+    skipped = SkippedClicks()
+    assert not list(replay("anna", events, log_of(), lambda text, judged: ("ab", "ba"), skipped))
+    assert skipped.first == 2
+
+
 def simulated(rng: np.random.Generator, clients: int, gain: float) -> list[Observation]:
     """Return simulated clicks. A session changes a third of the ranks, by a different amount for each client."""
     found = []
@@ -165,6 +194,28 @@ def test_swapped_rankings_measure_false_alarms() -> None:
     assert false_alarms(simulated(np.random.default_rng(0), 200, 0.8)) <= 10
     single = metrics_by_group([Observation("a", 2, 1, 2, 1)])["all"]
     assert single.interval == (-1, 1)  # a single client gives no interval
+
+
+@pytest.mark.parametrize(
+    ("clients", "changed", "interval"),
+    [
+        # A resample of three clients is a single client with a probability of 3 in 27.
+        (3, 3, (-1, 1)),
+        # A resample of 60 clients has none of the two that changed with a probability of 13 %.
+        (60, 2, (-1, 1)),
+        (60, 0, (0, 0)),
+    ],
+)
+def test_resamples_without_a_standard_error_widen_the_interval(
+    clients: int, changed: int, interval: tuple[float, float]
+) -> None:
+    clicks = [Observation(f"c{n}", 2, 1, 4, 2 + n if n < changed else 4) for n in range(clients)]
+    assert metrics_by_group(clicks)["all"].interval == interval
+
+
+def test_clients_with_the_same_change_give_an_interval_without_width() -> None:
+    row = metrics_by_group([Observation(f"c{n}", 2, 1, 7, 3) for n in range(40)])["all"]
+    assert row.interval == pytest.approx((row.difference, row.difference))
 
 
 def test_tuning_says_that_scipy_is_missing_before_it_measures(monkeypatch: pytest.MonkeyPatch) -> None:
