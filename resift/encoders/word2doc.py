@@ -19,16 +19,19 @@ Their cosine is the score divided by M and by the length of (h, 1), so both orde
 (Bachrach et al. 2014, "Speeding up the Xbox recommender system using a Euclidean transformation for inner-product
 spaces").
 
-A document that the training did not see has no row, and gets a zero vector. Its similarity to every query is 0, the
-cosine of a document to which the network gives the probability 1/2: the sigmoid of o · h + d is 1/2 at 0. Such a
-document ranks by its words, ahead of documents that the network rejects and behind documents that the network considers
-likely.
+A document that the training did not see has no row, and gets a zero vector. Its similarity to every query is 0. For
+trained documents, a cosine of 0 means a score of 0, which the loss treats as an even chance of being the right
+document. So an unseen document ranks between the documents that the network expects and those that it rejects.
 
 The code differs from the thesis in these points:
 
 - A speller first corrects mistyped words.
 - The query's vector consists of word vectors and character n-grams, instead of InferSent's sentence embedding.
 - The retriever's own scores may be added to the network's scores.
+- Half of the training queries contain an error of one of four kinds. The evaluation
+  (:mod:`resift_lab.training.word2doc_report`) uses the same kinds. The thesis trains without errors.
+- The training has other settings, for example 20 keywords of a document instead of six
+  (:class:`resift_lab.training.options.Word2DocOptions`).
 
 :mod:`resift_lab.training.word2doc` trains the network.
 """
@@ -353,7 +356,7 @@ class Word2Doc(Model):
             The network's scores, of shape (n, N) for n queries and N documents, and the retriever's scores of the same
             shape, divided by the best score of each query.
         """
-        corrected = [" ".join(self.speller.correct(query)) for query in queries]
+        corrected = list(map(self._correct_spelling, queries))
         retrieved = np.zeros((len(queries), len(self.ids)), np.float32)
         for row, query in zip(retrieved, corrected, strict=True):
             row[:] = self.retriever.scores(query)

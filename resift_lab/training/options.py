@@ -420,7 +420,8 @@ class EmBoostOptions:
         negatives: The choice of a query's negative document in the batch. ``hardest`` chooses the nearest document that
             is not relevant. ``semi-hard`` chooses the nearest irrelevant document that is farther from the query than
             the relevant document. If there is none, it chooses the farthest irrelevant document.
-        paper: Whether settings that are None have the values of the paper.
+        paper: Whether to train as in the paper. Settings that are None then have the values of the paper, the weights
+            of the sources of word vectors are fixed, and validation queries do not choose the epoch.
         epochs: The maximum number of passes over the queries. None means 8, or with ``paper`` as many as 400 steps
             need.
         batch: The number of queries per step. None means 256, or with ``paper`` 2,000.
@@ -458,7 +459,7 @@ class EmBoostOptions:
             raise BadInput(f"unknown negatives {self.negatives!r}", value=self.negatives, expected=expected)
         check_minimum(1, self, "layers", "epochs")
         check_minimum(2, self, "batch")
-        check_minimum(0, self, "rate", "scale", "seed")
+        check_minimum(0, self, "rate", "decay", "margin", "scale", "seed")
 
     @property
     def batch_size(self) -> int:
@@ -491,7 +492,8 @@ class EmBoostOptions:
 class Word2DocOptions:
     """Settings of the training of word2doc.
 
-    The thesis uses 512 hidden units, a dropout of 0.3, a learning rate of 0.001 and ten negatives.
+    The number of hidden units, the dropout and the number of negatives are those of the thesis. The thesis trains for
+    30 epochs with batches of 2,096, a learning rate of 0.001, at most six keywords of each document, and no errors.
 
     Attributes:
         hidden: The size of the hidden layers.
@@ -525,7 +527,9 @@ class Word2DocOptions:
 
     def __post_init__(self) -> None:
         check_minimum(1, self, "hidden", "epochs", "batch", "negatives", "rounds")
-        check_minimum(0, self, "rate")
+        check_minimum(0, self, "rate", "seed")
+        if not 0 <= self.dropout < 1:
+            raise BadInput(f"dropout is {self.dropout}", value=self.dropout, expected="at least 0 and less than 1")
         if self.keywords < 3:
             raise BadInput(
                 f"keywords is {self.keywords}", value=self.keywords, expected="3 or more, because two are held out"

@@ -19,8 +19,9 @@ from resift_lab.word2doc.keywords import NOISES, with_typing_error
 BATCH = 250
 _DEPTH = 10
 
-# The rank of the correct document of each query, by the name of the system.
-Ranks = dict[str, NDArray[np.int64]]
+# The rank of the correct document of each query, by the name of the system. Documents with equal scores have the mean
+# of their ranks, such as 1.5.
+Ranks = dict[str, NDArray[np.float64]]
 
 
 def evaluate(model: Word2Doc, seed: int = 0) -> dict[str, Any]:
@@ -99,7 +100,7 @@ def _ranks_of_systems(
 def _network_ranks(model: Word2Doc, queries: Sequence[str], answers: Sequence[int]) -> Ranks:
     """Rank the correct document of each query by word2doc, by its network alone, and as a search of an index would.
 
-    Word2doc adds the scores of its network and its retriever. Documents with equal scores share the best rank.
+    Word2doc adds the scores of its network and its retriever.
 
     Args:
         model: The word2doc model.
@@ -109,7 +110,7 @@ def _network_ranks(model: Word2Doc, queries: Sequence[str], answers: Sequence[in
     Returns:
         The rank of the correct document of each query, for ``word2doc``, ``network`` and ``index``.
     """
-    ranks: dict[str, list[NDArray[np.int64]]] = {"word2doc": [], "network": [], "index": []}
+    ranks: dict[str, list[NDArray[np.float64]]] = {"word2doc": [], "network": [], "index": []}
     for start in range(0, len(queries), BATCH):
         batch = queries[start : start + BATCH]
         network, retrieved = model.separate_scores(batch)
@@ -120,9 +121,23 @@ def _network_ranks(model: Word2Doc, queries: Sequence[str], answers: Sequence[in
             "index": index_scores(words, model.similarities(batch), beta_from_alpha(model.alpha)),
         }
         for name, scores in systems.items():
-            own = scores[np.arange(len(scores)), answers[start : start + BATCH]][:, None]
-            ranks[name].append((scores > own).sum(axis=1) + 1)
+            ranks[name].append(mean_ranks(scores, answers[start : start + BATCH]))
     return {name: np.concatenate(parts) for name, parts in ranks.items()}
+
+
+def mean_ranks(scores: NDArray[Any], answers: Sequence[int]) -> NDArray[np.float64]:
+    """Return the rank of each query's correct document. Documents with equal scores share the mean of their ranks.
+
+    Args:
+        scores: The scores of the documents, shape (n, N) for n queries and N documents.
+        answers: The position of each query's correct document, of length n.
+
+    Returns:
+        Ranks counted from 1, shape (n,).
+    """
+    own = scores[np.arange(len(scores)), answers][:, None]
+    others_equal = (scores == own).sum(axis=1) - 1
+    return np.asarray(1 + (scores > own).sum(axis=1) + others_equal / 2)
 
 
 def index_scores(words: Floats, similarities: Floats, beta: float) -> NDArray[np.float64]:
@@ -143,7 +158,7 @@ def index_scores(words: Floats, similarities: Floats, beta: float) -> NDArray[np
     return np.asarray(np.maximum(words, floor).astype(np.float64) * np.exp(beta * similarities.astype(np.float64)))
 
 
-def _retriever_ranks(retriever: HashedRetriever, queries: Sequence[str], answers: Sequence[int]) -> NDArray[np.int64]:
+def _retriever_ranks(retriever: HashedRetriever, queries: Sequence[str], answers: Sequence[int]) -> NDArray[np.float64]:
     """Return the rank of each query's correct document among the retriever's hits.
 
     Args:
@@ -152,13 +167,13 @@ def _retriever_ranks(retriever: HashedRetriever, queries: Sequence[str], answers
         answers: Position of the correct document of each query.
 
     Returns:
-        Ranks counted from 1, shape (n,). The rank is 11 for documents below the first ten.
+        Ranks counted from 1, shape (n,). The rank is infinite if the document is not a hit, because it has the score 0.
     """
-    ranks = []
-    for query, answer in zip(queries, answers, strict=True):
-        position = np.flatnonzero(retriever.best_documents(query, _DEPTH) == answer)
-        ranks.append(int(position[0]) + 1 if len(position) else _DEPTH + 1)
-    return np.array(ranks)
+    ranks = np.empty(len(queries))
+    for row, (query, answer) in enumerate(zip(queries, answers, strict=True)):
+        scores = retriever.scores(query)
+        ranks[row] = mean_ranks(scores[None], [answer])[0] if scores[answer] > 0 else np.inf
+    return ranks
 
 
 def _accuracies(ranks: Ranks) -> dict[str, float]:

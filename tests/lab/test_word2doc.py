@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,9 +22,10 @@ from resift.ingest.readers import read_records
 from resift_lab.training.options import Word2DocOptions
 from resift_lab.training.word2doc import sample_negatives, train_word2doc
 from resift_lab.training.word2doc_pairs import training_pairs
-from resift_lab.training.word2doc_report import evaluate
+from resift_lab.training.word2doc_report import _retriever_ranks, evaluate, mean_ranks
 from resift_lab.word2doc.documents import TitledTexts, read_titled_texts
 from resift_lab.word2doc.keywords import NOISES
+from resift_lab.word2doc.retriever import build_retriever
 
 SMALL = Word2DocOptions(hidden=16, epochs=2, batch=32, keywords=6, rounds=1)
 
@@ -188,6 +190,30 @@ def test_long_texts_are_read_up_to_a_limit(trained: Word2Doc) -> None:
     np.testing.assert_array_equal(trained.encode_query(word), trained.encode_query(word[:64]))
 
 
+def test_long_queries_have_the_same_spelling_in_all_searches(
+    trained: Word2Doc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trained.speller, "correct", lambda query: pytest.fail("corrected"))
+    query = " ".join(["kalomii"] * 33)
+    network, _ = trained.separate_scores([query])
+    vector = trained.encode_query(query)
+    cosines = trained.similarities([query])[0]
+    np.testing.assert_allclose(cosines * (network[0, 0] / cosines[0]), network[0], rtol=1e-2, atol=1e-3)
+    assert vector.any()
+    assert len(trained.predict(query, 3)) == 3
+
+
+def test_documents_with_equal_scores_share_the_mean_of_their_ranks() -> None:
+    scores = np.array([[1.0, 3, 3, 2], [0, 0, 0, 0], [5, 3, 3, 2]])
+    assert mean_ranks(scores, [1, 2, 0]).tolist() == [1.5, 2.5, 1]
+
+
+def test_the_retriever_ranks_equal_documents_as_the_other_systems_do(vectors: WordVectors) -> None:
+    bodies = ["lomi kaner", "lomi kaner", *(f"postu{letter} vex" for letter in "abcdefghijkl")]
+    retriever = build_retriever(bodies)
+    assert _retriever_ranks(retriever, ["lomi kaner", "lomi kaner", "lomi"], [0, 1, 5]).tolist() == [1.5, 1.5, np.inf]
+
+
 def test_the_network_answers_searches_of_an_index(here: Path, trained: Word2Doc) -> None:
     documents = corpus()
     sources = [
@@ -208,6 +234,15 @@ def test_the_network_answers_searches_of_an_index(here: Path, trained: Word2Doc)
         session.mark(relevant=["d7"], irrelevant=["d8"])
         assert session.search(documents.titles[7])[0].id == "d7"
         assert session.explain()["learned"]["towards"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({"dropout": 2.0}, "dropout is 2"), ({"dropout": -0.1}, "dropout is -0.1"), ({"seed": -1}, "seed is -1")],
+)
+def test_settings_out_of_range_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        Word2DocOptions(**settings)
 
 
 def test_fewer_documents_than_negatives_are_refused(vectors: WordVectors) -> None:
