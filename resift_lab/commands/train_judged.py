@@ -326,9 +326,9 @@ def emboost_command(
     """Train EmBoost, an encoder with a residual network, on judged queries.
 
     '--set network=NAME' chooses between 'fcrr' (fully connected) and 'convrr' (convolutional). '--set paper=true'
-    trains with the settings of the authors of EmBoost (Cakaloglu, Xu and Raghavan 2022): 400 steps with batches of 2000
-    queries, rate=0.001 and scale=0.05. '--set negatives=semi-hard' chooses easier negatives, and '--set layers=N'
-    stacks N layers.
+    trains as the authors of EmBoost (Cakaloglu, Xu and Raghavan 2022): 400 steps with batches of 2000 queries,
+    rate=0.001, scale=0.05, fixed weights of the vectors, and the encoder of the last epoch. '--set negatives=semi-hard'
+    chooses easier negatives, and '--set layers=N' stacks N layers.
 
     The queries are divided into training, validation and test queries, as by 'resift train reranker'. The test queries
     are never used for training. After each epoch, the recall@1 on the validation queries is measured, and the encoder

@@ -1,12 +1,17 @@
 """Training of EmBoost's networks with hard triplets (Cakaloglu, Xu and Raghavan 2022, section 3.4).
 
 Training changes a residual network on top of the word vectors, which is the same for queries and documents, and a
-weight for each source of word vectors. The word vectors themselves do not change.
+weight for each source of word vectors. With ``EmBoostOptions.paper``, the weights of the sources are fixed, as in the
+paper. The word vectors themselves do not change.
 
 The loss of a query is max(0, |q - d⁺| - |q - d⁻| + m) (equation 8), where q is the vector of the query, d⁺ the vector
 of a relevant document, d⁻ the vector of an irrelevant document (the negative), and m the margin. The negative is the
 nearest irrelevant document in the batch. Semi-hard negatives are the nearest of the irrelevant documents that are
 farther from the query than the relevant document. The optimiser is Adam with weight decay.
+
+The code differs from the paper in two points. If a query has several relevant documents, one of them is drawn in each
+step, and the paper takes the farthest. The word vectors of each source are centred and scaled
+(:func:`resift_lab.vectors.mixture.mix_vectors`), and the paper's are not.
 """
 
 from __future__ import annotations
@@ -46,7 +51,8 @@ def train_emboost(
     Args:
         table: The word vectors to start from, a concatenation of vectors from one or more sources
             (:func:`resift_lab.vectors.mixture.mix_vectors`).
-        blocks: The number of dimensions of each source. A weight for each source is trained.
+        blocks: The number of dimensions of each source. A weight for each source is trained, unless ``options.paper``
+            is true.
         judged: The queries with their relevant documents.
         options: The settings of the training.
         after_epoch: A function that is called with the current model after each epoch.
@@ -87,7 +93,7 @@ class _Network(torch.nn.Module):  # type: ignore[misc]
     """EmBoost's residual network in PyTorch.
 
     The word vectors may be concatenated from several sources. In addition to its layers, the network trains a weight
-    for each source.
+    for each source. With ``options.paper``, these weights are fixed, as in the paper.
 
     Args:
         dim: The number of dimensions of the word vectors.
@@ -103,7 +109,7 @@ class _Network(torch.nn.Module):  # type: ignore[misc]
         taps = WINDOW if options.network == "convrr" else 1
         layers = [torch.nn.Conv1d(dim, dim, taps, padding=taps // 2) for _ in range(options.layers)]
         self.layers = torch.nn.ModuleList(layers)
-        self.sources = torch.nn.Parameter(torch.ones(len(blocks)))
+        self.sources = torch.nn.Parameter(torch.ones(len(blocks)), requires_grad=not options.paper)
         self.pooled, self.scale, self.blocks = taps == 1, options.output_scale, torch.tensor(blocks)
 
     def forward(self, words: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

@@ -28,6 +28,8 @@ def choose_encoder(
 ) -> tuple[Model | None, list[float]]:
     """Train EmBoost's network, and choose the epoch with the best recall@1 on the validation queries.
 
+    With ``options.paper``, the model of the last epoch is returned, because the paper does not describe a selection.
+
     The model's ``table.info["seen"]`` contains fingerprints of the training and validation queries, so that an
     evaluation can exclude these queries.
 
@@ -41,7 +43,7 @@ def choose_encoder(
 
     Returns:
         The model of the best epoch, or None if the untrained word vectors have the best recall@1; and a list of the
-        recall@1 before training and after each epoch.
+        recall@1 before training and after each epoch. With ``options.paper``, the model of the last epoch.
 
     Raises:
         BadInput: If a training query has no relevant document, or there are fewer than two training queries.
@@ -55,7 +57,7 @@ def choose_encoder(
         value = run_retrieval(Encoder(model.encode), validation).means()["recall@1"]
         # Each model has its own word vectors, so the models of all epochs (134 with the paper's settings on 7,000
         # queries) would need too much memory.
-        if value > max(curve, default=-1):
+        if options.paper or value > max(curve, default=-1):
             best[:] = [model]
         curve.append(value)
 
@@ -63,7 +65,7 @@ def choose_encoder(
     queries = [collection.queries[query] for query in split.train]
     judged = JudgedQueries(collection.documents, queries, [relevant[query] for query in split.train])
     train_emboost(table, blocks, judged, options, measure, progress)
-    if int(np.argmax(curve)) == 0:
+    if int(np.argmax(curve)) == 0 and not options.paper:
         return None, curve
     [model] = best
     model.table.info["seen"] = joined_fingerprints([*queries, *validation.queries])

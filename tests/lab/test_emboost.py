@@ -19,6 +19,7 @@ from resift.encoders.model import Model
 from resift.encoders.residual import Residual
 from resift.errors import BadInput, DimensionMismatch
 from resift_lab.corpus import DocumentFrequencies
+from resift_lab.evaluation.data import Split
 from resift_lab.evaluation.protocol import run_retrieval
 from resift_lab.evaluation.system import Encoder
 from resift_lab.training.emboost import (
@@ -29,6 +30,7 @@ from resift_lab.training.emboost import (
     padded_word_vectors,
     train_emboost,
 )
+from resift_lab.training.emboost_selection import choose_encoder
 from resift_lab.training.judged_queries import JudgedQueries
 from resift_lab.training.options import EmBoostOptions
 from resift_lab.vectors.mixture import mix_vectors
@@ -127,6 +129,24 @@ def test_the_papers_settings_give_way_to_stated_ones() -> None:
     assert (ours.batch_size, ours.learning_rate, ours.output_scale, ours.epochs_for(7000)) == (256, 3e-3, 0.5, 8)
 
 
+@pytest.mark.parametrize("paper", [True, False])
+def test_training_as_in_the_paper_fixes_the_sources_and_does_not_choose_the_epoch(
+    paper: bool, mixed: WordVectors
+) -> None:
+    options = EmBoostOptions(network="fcrr", paper=paper, epochs=6, batch=20, rate=0.2, scale=1.0)
+    split = Split(np.arange(40), np.arange(40, 60), np.arange(60, 80))
+    model, curve = choose_encoder(collection(), mixed, [16, 16], split, options)
+    assert len(curve) == 7
+    best = int(np.argmax(curve))
+    if paper:
+        assert best < 6, "the last epoch is not the best"
+        assert isinstance(model, Residual)
+        rows, trained = mixed.rows(), model.table.rows()
+        np.testing.assert_allclose(trained / trained[0, 0] * rows[0, 0], rows, rtol=1e-3, atol=1e-4)
+    else:
+        assert model is None or best > 0
+
+
 def test_bad_input(mixed: WordVectors) -> None:
     with pytest.raises(BadInput, match="no relevant document"):
         train_emboost(mixed, [32], JudgedQueries(["s0a"], ["when", "where"], [[0], []]), EmBoostOptions())
@@ -136,6 +156,10 @@ def test_bad_input(mixed: WordVectors) -> None:
         EmBoostOptions(network="lstm")
     with pytest.raises(BadInput, match="unknown negatives"):
         EmBoostOptions(negatives="easy")
+    with pytest.raises(BadInput, match="decay is -1"):
+        EmBoostOptions(decay=-1)
+    with pytest.raises(BadInput, match=r"margin is -0\.5"):
+        EmBoostOptions(margin=-0.5)
     with pytest.raises(DimensionMismatch, match="kernels"):
         Residual("convrr", mixed, np.zeros((1, 32, 32), np.float32), np.zeros(32, np.float32), 0.05)
 
