@@ -31,7 +31,7 @@ MAX_HITS = 100
 """Number of hits of a search that are compared with the query."""
 
 _READ_CHARACTERS = 20 * MAX_WORDS  # of a text, so that the time does not depend on its length
-# Weight of a word without a vector, as a fraction of the weight of a rare word. Chosen on STS 2012.
+# Default weight of a word without a vector, as a fraction of the weight of a rare word. Chosen on STS 2012.
 _UNKNOWN = 0.25
 
 
@@ -54,12 +54,15 @@ class DynaMax:
 
     Args:
         table: The word vectors and their weights.
+        unknown: The weight of a word without a vector, as a fraction of the weight of a rare word. 0 leaves out words
+            without a vector, as Zhelezniak et al. (2019) do.
     """
 
     similarity = "dynamax"
 
-    def __init__(self, table: WordVectors) -> None:
+    def __init__(self, table: WordVectors, unknown: float = _UNKNOWN) -> None:
         self.table = table
+        self._unknown = unknown
 
     def scores(self, query: str, documents: Sequence[str]) -> Floats:
         """Return the DynaMax similarity between a query and each document.
@@ -97,4 +100,4 @@ class DynaMax:
         this vector after weighting.
         """
         square = float(np.square(self.table.rows(slice(FREQUENT_WORDS))).sum(axis=1).mean())
-        return (_UNKNOWN * self.table.unknown_weight) ** 2 * square
+        return (self._unknown * self.table.unknown_weight) ** 2 * square

@@ -40,10 +40,10 @@ def evaluate() -> None:
     """Evaluate encoders and baselines on labelled documents, sentence pairs or a retrieval collection.
 
     Encoders: mean, boew:K[,SIGMA], sfbow[:UNIVERSE] and others that 'resift model' creates. Baselines: tfidf,
-    tfidf-stop, bm25, lsi:K, pv-dbow:K, mean-plain, dynamax, sfbow-counts, sif, model2vec, adapted (word vectors adapted
-    to the documents), svm:T,FILE (class probabilities of a linear classifier that is trained on the labelled documents
-    of FILE, with the softmax temperature T), late (an untrained reranker) and st:FOLDER (a sentence-transformers
-    model).
+    tfidf-stop, bm25, lsi:K, pv-dbow:K, mean-plain, dynamax, dynamax-plain (without words that have no vector),
+    sfbow-counts, sif, model2vec, adapted (word vectors adapted to the documents), svm:T,FILE (class probabilities of a
+    linear classifier that is trained on the labelled documents of FILE, with the softmax temperature T), late (an
+    untrained reranker) and st:FOLDER (a sentence-transformers model).
 
     K is the number of codewords (boew) or dimensions (lsi, pv-dbow), and SIGMA the width of the codewords. UNIVERSE
     names the vectors with which words are compared, for example pca100 for 100 principal axes.

@@ -8,6 +8,7 @@
 ``pv-dbow:K``          Paragraph vectors, distributed bag of words (Le and Mikolov 2014; gensim).
 ``mean-plain``         Unweighted mean of word vectors.
 ``dynamax``            Fuzzy Jaccard similarity of word vectors (Zhelezniak et al. 2019). Sentence pairs only.
+``dynamax-plain``      The same without words that have no vector, as in the paper.
 ``sfbow-counts``       Static fuzzy bag of words that multiplies memberships by word counts (Muffo et al. 2021, eq. 6).
 ``sif``                SIF-weighted mean without the first singular vector of the documents (Arora et al. 2017).
 ``model2vec``          Mean of word vectors times log(rank + 2), scaled to unit length (the pooling of model2vec).
@@ -108,6 +109,7 @@ _BASELINES = {
     "pv-dbow": Baseline("pv-dbow:K", lambda source, size: ParagraphVectors(size, source.seed), 1, 1),
     "mean-plain": Baseline("mean-plain", lambda source: mean_system(source.table(), "none")),
     "dynamax": Baseline("dynamax", lambda source: DynaMaxPairs(source.table())),
+    "dynamax-plain": Baseline("dynamax-plain", lambda source: DynaMaxPairs(source.table(), unknown=0)),
     "sfbow-counts": Baseline("sfbow-counts", lambda source: FuzzyCounts(source.table())),
     "sif": Baseline("sif", lambda source: Sif(source.table())),
     "model2vec": Baseline("model2vec", lambda source: mean_system(source.table(), "zipf")),

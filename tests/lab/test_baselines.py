@@ -132,6 +132,16 @@ def test_words_without_vectors_match_only_themselves(vectors: WordVectors, text:
     )
 
 
+def test_plain_dynamax_leaves_out_words_without_vectors(folder: str) -> None:
+    plain = build_system("dynamax-plain", folder)
+    assert isinstance(plain, DynaMaxPairs)
+    texts = (["bush zzz xq7"], ["bush zzz fire"])
+    assert plain.pair_similarities(*texts) == plain.pair_similarities(["bush"], ["bush fire"])
+    extended = build_system("dynamax", folder)
+    assert isinstance(extended, DynaMaxPairs)
+    assert extended.pair_similarities(*texts) != plain.pair_similarities(*texts)
+
+
 def test_paragraph_vectors_are_reproducible_in_another_process(corpus: list[str]) -> None:
     code = "import sys; from resift_lab.commands.evaluate import evaluate; evaluate()"
     command = [sys.executable, "-c", code, "classes", *corpus, "--encoder", "pv-dbow:5", "--seed", "3", "--json"]
