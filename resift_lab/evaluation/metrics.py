@@ -47,29 +47,11 @@ def relevance_by_rank(similarity: NDArray[Any], relevant: NDArray[Any]) -> NDArr
     return np.asarray(np.take_along_axis(relevant, np.argsort(-similarity, axis=1, kind="stable"), axis=1))
 
 
-def interpolated_precision(similarity: NDArray[Any], relevant: NDArray[Any]) -> Numbers:
-    """Return the precision–recall curve of each of Q queries, at the recall levels 0, 0.1, …, 1.
-
-    The interpolated precision at a level is the largest precision at any rank whose recall reaches the level.
-
-    Args:
-        similarity: Similarities of the queries to N documents, shape (Q, N), or (N,) for a single query.
-        relevant: Boolean array of the same shape, True where the document is relevant for the query.
-
-    Returns:
-        Array of shape (Q, 11). Rows of queries without a relevant document are NaN.
-
-    Source:
-        Passalis and Tefas 2018, section 4.2: Pr_interp(q, k) = max over k' ≥ k.
-    """
-    return interpolated_precisions(relevance_by_rank(similarity, relevant))[0]
-
-
 def map11(similarity: NDArray[Any], relevant: NDArray[Any]) -> Numbers:
     """Return the 11-point interpolated average precision of each of Q queries.
 
-    This is the mean of :func:`interpolated_precision` over the 11 recall levels. Its mean over all queries is the
-    measure that Passalis and Tefas call mAP.
+    This is the mean of the interpolated precisions at 11 levels of recall (:func:`interpolated_precisions`). Its mean
+    over all queries is the measure that Passalis and Tefas call mAP.
 
     Args:
         similarity: Similarities of the queries to N documents, shape (Q, N), or (N,) for a single query.
@@ -81,7 +63,7 @@ def map11(similarity: NDArray[Any], relevant: NDArray[Any]) -> Numbers:
     Source:
         Passalis and Tefas 2018, section 4.2.
     """
-    return np.asarray(interpolated_precision(similarity, relevant).mean(axis=1))
+    return np.asarray(interpolated_precisions(relevance_by_rank(similarity, relevant))[0].mean(axis=1))
 
 
 def precision_at(similarity: NDArray[Any], relevant: NDArray[Any], k: int) -> Numbers:
@@ -122,20 +104,6 @@ def interpolated_precision_at(similarity: NDArray[Any], relevant: NDArray[Any], 
         Passalis and Tefas 2018, section 4.2.
     """
     return interpolated_precisions(relevance_by_rank(similarity, relevant), (k,))[1][:, 0]
-
-
-def precision_scope(similarity: NDArray[Any], relevant: NDArray[Any], scopes: Sequence[int] = SCOPES) -> Numbers:
-    """Return the precision–scope curve of each of Q queries: the precision among the first k documents, for several k.
-
-    Args:
-        similarity: Similarities of the queries to N documents, shape (Q, N), or (N,) for a single query.
-        relevant: Boolean array of the same shape, True where the document is relevant for the query.
-        scopes: The S values of k.
-
-    Returns:
-        Values from 0 to 1, shape (Q, S).
-    """
-    return precisions_at(relevance_by_rank(similarity, relevant), scopes)
 
 
 def interpolated_precisions(hits: NDArray[np.bool_], ranks: Sequence[int] = ()) -> tuple[Numbers, Numbers]:

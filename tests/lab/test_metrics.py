@@ -24,17 +24,19 @@ def test_map11_worked_example() -> None:
     similarity = np.array([[6, 5, 4, 3, 2, 1.0]])
     expected = (4 * 1 + 3 * 2 / 3 + 4 * 1 / 2) / 11
     np.testing.assert_allclose(metrics.map11(similarity, relevant), [expected])
-    curve = metrics.interpolated_precision(similarity, relevant)[0]
+    curve = metrics.interpolated_precisions(metrics.relevance_by_rank(similarity, relevant))[0][0]
     np.testing.assert_allclose(curve, [1] * 4 + [2 / 3] * 3 + [1 / 2] * 4)
     np.testing.assert_allclose(metrics.precision_at(similarity, relevant, 3), [2 / 3])
     np.testing.assert_allclose(metrics.precision_at(similarity, relevant, 12), [3 / 12])
     np.testing.assert_allclose(metrics.interpolated_precision_at(similarity, relevant, 2), [2 / 3])
-    np.testing.assert_allclose(metrics.precision_scope(similarity, relevant, (1, 2, 6)), [[1, 1 / 2, 1 / 2]])
+    np.testing.assert_allclose(
+        metrics.precisions_at(metrics.relevance_by_rank(similarity, relevant), (1, 2, 6)), [[1, 1 / 2, 1 / 2]]
+    )
 
 
 def test_interpolation_takes_later_and_better_ranks() -> None:
     # Ranks 2 and 3: precision 1/2 then 2/3, so the curve is 2/3 everywhere.
-    curve = metrics.interpolated_precision(np.array([[3.0, 2, 1]]), np.array([[False, True, True]]))
+    curve, _ = metrics.interpolated_precisions(np.array([[False, True, True]]))
     np.testing.assert_allclose(curve, np.full((1, 11), 2 / 3))
 
 
