@@ -18,8 +18,8 @@ import msgspec
 import orjson
 import urllib3
 
-from resift.errors import BadInput, ResiftError
-from resift.query.body import without_options
+from resift.errors import ResiftError
+from resift.options_section import with_options, without_options
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -172,29 +172,6 @@ def for_event_loop(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, 
 
 
 rewrite_async = for_event_loop(rewrite)
-
-
-def with_options(body: dict[str, Any], **options: Any) -> dict[str, Any]:
-    """Add Resift's options to a search body, in the section ``ext.resift``.
-
-    Args:
-        body: The search body. It is not modified.
-        **options: The options by name. Options with the value None are left out.
-
-    Returns:
-        A new search body with the options. If there are no options, or the section ``ext`` is malformed, the result is
-        ``body`` itself.
-
-    Raises:
-        BadInput: If the body is not a dictionary.
-    """
-    if not isinstance(body, dict):
-        raise BadInput("body is not a search body", value=body, expected="a dictionary, as OpenSearch takes it")
-    added = {name: value for name, value in options.items() if value is not None}
-    ext = body.get("ext") or {}
-    if not added or not isinstance(ext, dict):  # let OpenSearch report a malformed ext
-        return body
-    return {**body, "ext": {**ext, "resift": {**(ext.get("resift") or {}), **added}}}
 
 
 def _parse_response(data: bytes, type: type[T]) -> T:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from resift.client import for_event_loop, with_options
+from resift.client import for_event_loop
 from resift.contracts.search_options import SearchOptions as SearchOptions
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model
@@ -28,7 +28,8 @@ from resift.ingest.indexing import Indexer
 from resift.ingest.tables import Added as Added
 from resift.ingest.tables import Refusals, records_of, rows_in
 from resift.notebook import NotebookTable, NotebookText, progress_bar
-from resift.query.body import parse, without_options
+from resift.options_section import with_options, without_options
+from resift.query.body import parse
 from resift.query.dsl import document_text
 from resift.reviews.review import Review
 from resift.reviews.reviews import ReviewSettings

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from resift.errors import BadInput
+from resift.options_section import OPTIONS_SECTION, without_options
 from resift.query.dsl import Body
 from resift.query.kinds import HYBRID_KIND
 from resift.query.text import searched_text
@@ -18,7 +19,6 @@ _MATCH_ALL: Body = {"match_all": {}}
 _BOOL_DEFAULTS: Mapping[str, Any] = {"adjust_pure_negative": True, "boost": 1.0, "should": []}
 _NO_DEFAULT = object()
 _BEST_SCORE_FIRST = ("_score", {"_score": "desc"}, {"_score": {"order": "desc"}})
-OPTIONS_SECTION = "resift"  # the section of ``ext`` with Resift's options
 # Sections of ``ext``, with the fields that a plugin moves up into ``ext`` itself (see _restore_ext).
 _EXT_SECTIONS: Mapping[str, tuple[str, ...]] = {
     "ubi": ("query_id", "user_query", "client_id", "application", "object_id_field", "query_attributes"),
@@ -194,25 +194,6 @@ def restore_body(body: Body) -> Body:
     body = without_options(body)
     restored = {**_restore_ext(body.get("ext")), **_decode_wrapper_clause(body.get("query"))}
     return {**body, **restored} if restored else body
-
-
-def without_options(body: Body) -> Body:
-    """Return a search body without Resift's options, which are in the section ``ext.resift``.
-
-    If there is no such section, the same object is returned.
-
-    Args:
-        body: The search body. It is not modified.
-
-    >>> without_options({"size": 3, "ext": {"resift": {"session": "anna"}}})
-    {'size': 3}
-    """
-    ext = body.get("ext")
-    if not isinstance(ext, Mapping) or OPTIONS_SECTION not in ext:
-        return body
-    other_sections = {name: section for name, section in ext.items() if name != OPTIONS_SECTION}
-    without_ext = {name: value for name, value in body.items() if name != "ext"}
-    return {**without_ext, "ext": other_sections} if other_sections else without_ext
 
 
 def _restore_ext(ext: Any) -> Body:

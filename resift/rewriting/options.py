@@ -9,7 +9,8 @@ from msgspec import structs
 
 from resift.contracts.search_options import PipelineOptions, is_session_id
 from resift.errors import BadInput, shorten
-from resift.query.body import OPTIONS_SECTION, Query
+from resift.options_section import OPTIONS_SECTION
+from resift.query.body import Query
 from resift.schema import fields_of, read_struct
 from resift.vectors.weights import beta_from_alpha
 
