@@ -1,4 +1,4 @@
-"""Feedback on the index's own vector fields and sparse token fields, which users filled without Resift.
+"""Feedback on the index's own vector fields and sparse token fields, which were filled by other programs.
 
 It is unknown how well such vectors distinguish topics. A session therefore estimates this from the judged documents,
 and moves queries less if the vectors distinguish topics badly.

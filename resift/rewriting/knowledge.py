@@ -74,7 +74,7 @@ class JudgedTokens(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class FieldKnowledge:
-    """Knowledge about the index's own vector fields and sparse token fields, which users filled without Resift.
+    """Knowledge about the index's own vector fields and sparse token fields, which were filled by other programs.
 
     It is needed to rewrite queries that search these fields, for example by a ``knn`` clause.
 
@@ -102,7 +102,8 @@ class Knowledge:
 
     Attributes:
         text: The text that the query searches for.
-        fields: The text fields of the index. If empty, the fields are used that the query's own text clauses search.
+        fields: The text fields of the index. If empty, words are searched in the fields of the query's own text
+            clauses.
         vector: The query vector, which the session may have moved, of shape (K,) for K dimensions. None for an index
             without Resift's vectors, and for a zero vector.
         vector_field: The field of the documents' vectors.

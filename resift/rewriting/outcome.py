@@ -49,7 +49,7 @@ class Outcome(Enum):
     NO_VECTORS = "no_vectors", "no marked document has a value in {!r}"
     OTHER_DIMENSION = "other_dimension", "the query vector has another dimension than the vectors of {!r}"
     MODEL_NOT_NAMED = "model_not_named", "neither the search nor the mapping names the model of {!r}"
-    TOKENS_UNKNOWN = "tokens_unknown", "OpenSearch does not tell the token numbers of a query text for {!r}"
+    TOKENS_UNKNOWN = "tokens_unknown", "OpenSearch does not return the token numbers of a query for field {!r}"
     MODEL_UNAVAILABLE = "model_unavailable", "the model could not encode the query for {!r}"
     TOO_MANY_CLAUSES = "too_many_clauses", "the query has almost as many clauses as OpenSearch allows"
     # Another part of the search could not be rewritten.

@@ -144,7 +144,7 @@ class SearchService:
         )
         self.knowledge = KnowledgeLoader(engine, model, sessions, self.info, config.feedback, clicks)
         self.loader = self.knowledge.loader
-        # For each session, the text fields that its latest search searched, if the index has no text fields of Resift.
+        # The text fields of each session's latest search, if the index has no text fields of Resift.
         self._searched_fields: TtlCache[Collection[str]] = TtlCache(_CACHED_SESSIONS, _FIELD_SECONDS)
         # For each index and caller's headers, the index's own vector and token fields that the latest query searched.
         self._needs: TtlCache[RequiredData] = TtlCache(_CACHED_INFOS, _FIELD_SECONDS)

@@ -222,7 +222,7 @@ def notes_on_unreadable_texts(documents: Sequence[JudgedDocument]) -> list[str]:
     """
     if not documents or any(document.text.strip() for document in documents):
         return []
-    return [f"marked documents without a text that can be read, which teach nothing: {len(documents)}"]
+    return [f"nothing was learned from marked documents whose text could not be read: {len(documents)}"]
 
 
 class FieldLoader:

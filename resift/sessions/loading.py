@@ -14,7 +14,8 @@ from resift.errors import ResiftError
 log = logging.getLogger(__name__)
 THREADS = 2
 MAX_AWAITED = 2 * THREADS
-"""Maximum number of pending calls at which callers wait. More of them would occupy all threads that answer searches."""
+"""If more calls than this are pending, a caller does not wait. Otherwise, waiting callers could occupy all threads that
+answer searches."""
 _MAX_WAITING = 64
 """Maximum number of pending calls. Further sessions are loaded when they are searched again."""
 

@@ -15,8 +15,8 @@ _DAY = 86_400  # seconds
 class Quotas:
     """Limits how much data each API key may store per day (UTC). Instances are thread-safe.
 
-    Each process of the service counts separately. Requests without an API key are not limited: a service without keys
-    accepts requests only from its own machine.
+    Each process of the service counts separately. Requests without an API key are not limited. Without keys, `resift
+    serve` refuses to listen at an address that other machines can reach, but a proxy can forward their requests.
 
     Args:
         marks: The maximum number of relevance judgements per key and day. 0 means no limit.

@@ -74,7 +74,7 @@ def test_stored_fields_and_term_vectors_are_learned_from(client: FlaskClient, pr
 
 def test_a_mark_that_teaches_nothing_is_stored_and_says_so(client: FlaskClient, prefix: str) -> None:
     session = mark(client, f"{prefix}-neither", "neither-0")
-    note = "marked documents without a text that can be read, which teach nothing: 1"
+    note = "nothing was learned from marked documents whose text could not be read: 1"
     assert (len(session["judgements"]), session["notes"]) == (1, [note])
     answer = rewritten(client, f"{prefix}-neither", session["session"])
     assert answer["resift"]["rewritten"] is False
