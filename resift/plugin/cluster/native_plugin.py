@@ -37,6 +37,7 @@ _FAILURES = {
     "service_error": "the service fails",
     "unreadable": "the answer is not from a Resift service of this version",
     "unsupported": "this version of OpenSearch cannot parse the rewritten search",
+    "internal_error": "the plugin failed, see the log of the node",
     _BREAKER_OPEN: "the service failed several times in a row",
 }
 

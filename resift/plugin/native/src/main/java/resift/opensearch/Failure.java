@@ -11,14 +11,19 @@ enum Failure {
     UNREACHABLE(true),
     /** The service refused the API key, or the key file cannot be read. */
     UNAUTHORIZED(true),
-    /** The service refused this request, with another status below 500 than 200, 401, 403 and 429. Or the search body is too long to be sent. */
+    /**
+     * The service refused this request, with another status below 500 than 200, 401, 403 and 429. Or the search was not sent: its body is too long,
+     * or cannot be written as JSON, or the id of its point in time is malformed.
+     */
     REJECTED(false),
     /** The service answered with the status 429, or with 500 or more. */
     SERVICE_ERROR(true),
     /** The answer did not come from Resift, or it is too long. */
     UNREADABLE(true),
-    /** This version of OpenSearch cannot parse the rewritten search body. */
+    /** This version of OpenSearch cannot run the rewritten search body. */
     UNSUPPORTED(false),
+    /** The plugin itself failed. */
+    INTERNAL_ERROR(false),
     /** The service was not called, because its circuit breaker was open. */
     BREAKER_OPEN(false);
 

@@ -106,6 +106,9 @@ final class RewriteClient {
                     }
                 } catch (RuntimeException e) {
                     answer.completeExceptionally(failureOf(e));
+                } catch (Error e) {
+                    answer.completeExceptionally(failureOf(e));
+                    throw e; // OpenSearch logs errors, and stops the node after some of them
                 }
             });
         } catch (RuntimeException e) { // the node is shutting down

@@ -2,16 +2,17 @@
 package resift.opensearch;
 
 import java.io.IOException;
-import java.util.List;
+import java.util.Optional;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
 
+import org.opensearch.ExceptionsHelper;
 import org.opensearch.action.search.SearchRequest;
 import org.opensearch.action.support.ContextPreservingActionListener;
 import org.opensearch.common.xcontent.json.JsonXContent;
 import org.opensearch.core.action.ActionListener;
 import org.opensearch.core.common.bytes.BytesReference;
 import org.opensearch.core.xcontent.XContentBuilder;
-import org.opensearch.search.SearchExtBuilder;
 import org.opensearch.search.builder.SearchSourceBuilder;
 import org.opensearch.search.pipeline.AbstractProcessor;
 import org.opensearch.search.pipeline.PipelineProcessingContext;
@@ -60,39 +61,50 @@ class RewriteProcessor extends AbstractProcessor implements SearchRequestProcess
 
     @Override
     public void processRequestAsync(SearchRequest request, PipelineProcessingContext context, ActionListener<SearchRequest> listener) {
-        SearchSourceBuilder source = request.source();
-        if (rewriting.isInSession(source) == false || context.getAttribute(HANDLED) != null) {
+        if (rewriting.isInSession(request.source()) == false || context.getAttribute(HANDLED) != null) {
             listener.onResponse(withoutOptions(request));
             return;
         }
         context.setAttribute(HANDLED, true);
-        List<SearchExtBuilder> others = Sections.ofOthers(source);
         // The answer arrives on another thread, where the caller's headers and user must be restored.
         ActionListener<SearchRequest> preserving = ContextPreservingActionListener.wrapPreservingContext(listener, rewriting.threadContext());
-        byte[] body;
+        rewrite(request).handle((rewritten, error) -> error == null ? finish(request, rewritten) : giveUp(request, error))
+            .thenAccept(preserving::onResponse)
+            .whenComplete((ignored, error) -> {
+                if (error != null) {
+                    // The future would swallow an error of the search itself, which OpenSearch must see.
+                    ExceptionsHelper.maybeDieOnAnotherThread(error);
+                }
+            });
+    }
+
+    /** Sends the search to the service. The future contains all exceptions, so that this method raises none. */
+    private CompletableFuture<Optional<SearchSourceBuilder>> rewrite(SearchRequest request) {
         try {
-            body = body(request);
-        } catch (IOException | RuntimeException e) {
-            rewriting.stats().failed(new RewriteException(Failure.UNREADABLE, "the search body: " + e.getMessage()));
-            listener.onResponse(withoutOptions(request));
-            return;
+            return rewriting.client().rewrite(service, body(request), rewriting.patienceMillis(request));
+        } catch (RewriteException e) {
+            return CompletableFuture.failedFuture(e);
+        } catch (RuntimeException e) {
+            return CompletableFuture.failedFuture(new RewriteException(Failure.INTERNAL_ERROR, e.toString()));
         }
-        if (body.length > MAX_BYTES) {
-            rewriting.stats().failed(new RewriteException(Failure.REJECTED, "the search body has more than " + MAX_BYTES + " bytes"));
-            listener.onResponse(withoutOptions(request));
-            return;
+    }
+
+    /** Counts the answer of the service, and returns the search to run. */
+    private SearchRequest finish(SearchRequest request, Optional<SearchSourceBuilder> rewritten) {
+        SearchSourceBuilder source = request.source();
+        try {
+            rewritten.ifPresent(result -> withAggregations(result, source).ext(Sections.ofOthers(source)));
+        } catch (RuntimeException e) {
+            return giveUp(request, new RewriteException(Failure.UNSUPPORTED, "the rewritten search body: " + e.getMessage()));
         }
-        rewriting.client().rewrite(service, body, rewriting.patienceMillis(request)).whenComplete((rewritten, error) -> {
-            if (error != null) {
-                rewriting.stats().failed(RewriteClient.failureOf(error));
-                preserving.onResponse(withoutOptions(request));
-            } else {
-                rewriting.stats().answered(rewritten.isPresent());
-                preserving.onResponse(
-                    rewritten.map(result -> request.source(withAggregations(result, source).ext(others))).orElseGet(() -> withoutOptions(request))
-                );
-            }
-        });
+        rewriting.stats().answered(rewritten.isPresent());
+        return rewritten.map(request::source).orElseGet(() -> withoutOptions(request));
+    }
+
+    /** Counts a failure, and returns the original search. */
+    private SearchRequest giveUp(SearchRequest request, Throwable error) {
+        rewriting.stats().failed(RewriteClient.failureOf(error));
+        return withoutOptions(request);
     }
 
     /** Returns a request without {@code ext.resift}, which nodes without this plugin, and remote clusters, could not read. */
@@ -118,8 +130,13 @@ class RewriteProcessor extends AbstractProcessor implements SearchRequestProcess
         return rewritten;
     }
 
-    /** Returns the body of the request to the service. */
-    private static byte[] body(SearchRequest request) throws IOException {
+    /**
+     * Returns the body of the request to the service.
+     *
+     * @throws RewriteException if the search cannot be written as JSON, or has more than {@link #MAX_BYTES} bytes
+     */
+    private static byte[] body(SearchRequest request) {
+        byte[] body;
         try (XContentBuilder json = XContentBuilder.builder(JsonXContent.jsonXContent, Set.of(), Set.of("body.aggregations"))) {
             json.startObject();
             json.field("index", index(request));
@@ -130,8 +147,14 @@ class RewriteProcessor extends AbstractProcessor implements SearchRequestProcess
             }
             json.field("body", request.source().shallowCopy().ext(Sections.ofService(request.source())));
             json.endObject();
-            return BytesReference.toBytes(BytesReference.bytes(json));
+            body = BytesReference.toBytes(BytesReference.bytes(json));
+        } catch (IOException | RuntimeException | StackOverflowError e) {
+            throw new RewriteException(Failure.REJECTED, "the search cannot be written as JSON: " + e);
         }
+        if (body.length > MAX_BYTES) {
+            throw new RewriteException(Failure.REJECTED, "the search body has more than " + MAX_BYTES + " bytes");
+        }
+        return body;
     }
 
     /** Returns the names of the searched indices, aliases, data streams or patterns, separated by commas. */

@@ -42,6 +42,8 @@ import org.opensearch.search.aggregations.bucket.composite.CompositeAggregationB
 import org.opensearch.search.aggregations.bucket.composite.DateHistogramValuesSourceBuilder;
 import org.opensearch.search.aggregations.bucket.histogram.DateHistogramInterval;
 import org.opensearch.search.aggregations.pipeline.MaxBucketPipelineAggregationBuilder;
+import org.opensearch.search.aggregations.metrics.ValueCountAggregationBuilder;
+import org.opensearch.search.builder.PointInTimeBuilder;
 import org.opensearch.search.builder.SearchSourceBuilder;
 import org.opensearch.search.pipeline.PipelineProcessingContext;
 
@@ -61,6 +63,7 @@ class RewriteProcessorTest {
     private final ThreadContext threadContext = new ThreadContext(Settings.EMPTY);
     private final List<String> received = Collections.synchronizedList(new ArrayList<>());
     private Wait beforeAnswer = () -> {};
+    private volatile String answer = REWRITTEN;
     private TimeValue defaultLimit = TimeValue.MINUS_ONE;
     private HttpServer server;
     private Rewriting rewriting;
@@ -77,9 +80,9 @@ class RewriteProcessorTest {
             } catch (InterruptedException e) {
                 return; // the test is over
             }
-            byte[] answer = REWRITTEN.getBytes(StandardCharsets.UTF_8);
-            exchange.sendResponseHeaders(200, answer.length);
-            exchange.getResponseBody().write(answer);
+            byte[] json = answer.getBytes(StandardCharsets.UTF_8);
+            exchange.sendResponseHeaders(200, json.length);
+            exchange.getResponseBody().write(json);
             exchange.close();
         });
         server.start();
@@ -174,6 +177,52 @@ class RewriteProcessorTest {
     }
 
     @Test
+    void anAnswerWithAnAggregationOfTheOriginalSearchIsNotUsed() throws Exception {
+        answer = "{\"body\": {\"aggs\": {\"days\": {\"value_count\": {\"field\": \"day\"}}}}, \"resift\": {\"rewritten\": true}}";
+        SearchRequest request = request(Map.of("session", "anna"));
+        ValueCountAggregationBuilder days = new ValueCountAggregationBuilder("days").field("day");
+        request.source().aggregation(days);
+        assertEquals(new SearchSourceBuilder().query(new MatchAllQueryBuilder()).aggregation(days), await(request).source());
+        assertEquals(1, rewriting.stats().count(Failure.UNSUPPORTED));
+        assertEquals(0, endpoint.breaker().consecutiveFailures());
+    }
+
+    @Test
+    void aSearchRunsUnchangedIfTheNodeCannotStartTimersAnyMore() throws Exception {
+        scheduler.shutdown();
+        SearchRequest request = request(Map.of("session", "anna"));
+        request.setCancelAfterTimeInterval(TimeValue.timeValueSeconds(60));
+        assertEquals(new SearchSourceBuilder().query(new MatchAllQueryBuilder()), await(request).source());
+        assertEquals(1, rewriting.stats().count(Failure.UNREACHABLE));
+    }
+
+    @Test
+    void anUnexpectedExceptionBeforeTheCallDoesNotEndTheSearch() throws Exception {
+        defaultLimit = null;
+        assertEquals(new SearchSourceBuilder().query(new MatchAllQueryBuilder()), await(request(Map.of("session", "anna"))).source());
+        assertEquals(1, rewriting.stats().count(Failure.INTERNAL_ERROR));
+    }
+
+    @Test
+    void anErrorDuringTheCallEndsTheWaiting() throws Exception {
+        Service broken = new Service(List.of(endpoint), 60_000, () -> {
+            throw new LinkageError("a class is missing");
+        });
+        processor = new RewriteProcessor(null, null, false, rewriting, broken);
+        assertEquals(new SearchSourceBuilder().query(new MatchAllQueryBuilder()), await(request(Map.of("session", "anna"))).source());
+        assertEquals(1, rewriting.stats().count(Failure.UNREACHABLE));
+    }
+
+    @Test
+    void aMalformedPointInTimeIsNoFailureOfTheService() throws Exception {
+        SearchRequest request = request(Map.of("session", "anna"));
+        request.source().pointInTimeBuilder(new PointInTimeBuilder("%"));
+        assertEquals(new MatchAllQueryBuilder(), await(request).source().query());
+        assertTrue(received.isEmpty());
+        assertEquals(1, rewriting.stats().count(Failure.REJECTED));
+    }
+
+    @Test
     void aBodyThatIsTooLongIsNotSent() throws Exception {
         SearchRequest request = request(Map.of("session", "anna", "query", "x".repeat(RewriteProcessor.MAX_BYTES)));
         assertEquals(new SearchSourceBuilder().query(new MatchAllQueryBuilder()), await(request).source());
@@ -188,7 +237,7 @@ class RewriteProcessorTest {
     private SearchRequest await(SearchRequest request) throws Exception {
         CompletableFuture<SearchRequest> result = new CompletableFuture<>();
         process(request, ActionListener.wrap(result::complete, result::completeExceptionally));
-        return result.get(60, TimeUnit.SECONDS);
+        return result.get(20, TimeUnit.SECONDS);
     }
 
     private static SearchRequest request(Map<String, Object> options) {
