@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -169,20 +171,26 @@ def test_sections_of_other_plugins_do_not_prevent_a_session(searches: Searches, 
     assert counts() == {"rewritten": 2}
 
 
+def shard_log(
+    native_node: NativeNode, searches: Searches, index: str, body: dict[str, Any], **params: Any
+) -> list[str]:
+    """Search an index, and return the lines that its shards wrote to their slow log."""
+    if native_node.config is None:
+        pytest.skip("reads the log of the node")
+    threshold, id = "index.search.slowlog.threshold.query.warn", uuid.uuid4().hex
+    searches.ask("PUT", f"/{index}/_settings", {threshold: "0s"})
+    transport = searches.engine.client.transport
+    transport.perform_request("POST", f"/{index}/_search", headers={"X-Opaque-Id": id}, params=params, body=body)
+    searches.ask("PUT", f"/{index}/_settings", {threshold: None})
+    (log,) = native_node.config.with_name("logs").glob("*_index_search_slowlog.log")
+    return [line for line in log.read_text().splitlines() if f"id[{id}]" in line]
+
+
 def test_the_shards_receive_the_headers_of_the_search(
     native_node: NativeNode, searches: Searches, pipeline: str
 ) -> None:
-    if native_node.config is None:
-        pytest.skip("reads the log of the node")
-    threshold, id = "index.search.slowlog.threshold.query.warn", f"{searches.index}-7"
-    searches.ask("PUT", f"/{searches.index}/_settings", {threshold: "0s"})
     body = {"query": FIRE, "ext": ANNA}
-    path, params = f"/{searches.index}/_search", {"search_pipeline": pipeline}
-    transport = searches.engine.client.transport
-    transport.perform_request("POST", path, headers={"X-Opaque-Id": id}, params=params, body=body)
-    searches.ask("PUT", f"/{searches.index}/_settings", {threshold: None})
-    (log,) = native_node.config.with_name("logs").glob("*_index_search_slowlog.log")
-    lines = [line for line in log.read_text().splitlines() if f"id[{id}]" in line]
+    lines = shard_log(native_node, searches, searches.index, body, search_pipeline=pipeline)
     assert len(lines) == 2  # one for each shard
     assert all('"_name":"resift"' in line for line in lines)  # the rewritten search
 
@@ -217,7 +225,9 @@ def test_two_processors_rewrite_a_search_once(searches: Searches, service: RealS
     assert hits == searches.hits(pipeline, "anna")
 
 
-def test_a_cluster_can_rewrite_searches_without_a_pipeline(searches: Searches, service: RealService) -> None:
+@contextmanager
+def generated_processors(searches: Searches, *other_factories: str) -> Iterator[Callable[[list[str]], None]]:
+    """Let the cluster add processors to searches. Yield a function that sets the URLs of the service."""
     if searches.version < (3, 3):
         pytest.skip("OpenSearch has system-generated processors since version 3.3")
     names = ("resift.url", "resift.timeout", "cluster.search.enabled_system_generated_factories")
@@ -225,22 +235,87 @@ def test_a_cluster_can_rewrite_searches_without_a_pipeline(searches: Searches, s
     def configure(*values: Any) -> None:
         searches.ask("PUT", "/_cluster/settings", {"persistent": dict(zip(names, values, strict=True))})
 
+    try:
+        yield lambda urls: configure(urls, "30s", ["resift", *other_factories])
+    finally:
+        configure(None, None, None)
+
+
+def test_a_cluster_can_rewrite_searches_without_a_pipeline(searches: Searches, service: RealService) -> None:
     pipeline, path = searches.pipeline(service.url), f"/{searches.index}/_search"
     wanted, body = searches.hits(pipeline, "anna"), {"query": FIRE, "ext": ANNA}
-    configure([service.url], "30s", ["resift"])
-    try:
+    with generated_processors(searches) as configure:
+        configure([service.url])
         assert ids(searches.ask("POST", path, body)) == wanted
         service.requests.clear()
         assert ids(searches.ask("POST", path, {"query": FIRE})) == searches.hits()
         assert service.requests == []
         assert ids(searches.ask("POST", path, body, search_pipeline=pipeline)) == wanted
         assert len(service.requests) == 1  # not by both processors
-        configure([], "30s", ["resift"])
+        configure([])
         assert ids(searches.ask("POST", path, body)) == searches.hits()
         with pytest.raises(TransportError, match="must be an http or https URL"):
-            configure(["ftp://127.0.0.1"], "30s", ["resift"])
-    finally:
-        configure(None, None, None)
+            configure(["ftp://127.0.0.1"])
+
+
+def test_generated_processors_remove_the_section_if_they_send_nothing(
+    native_node: NativeNode, searches: Searches, service: RealService
+) -> None:
+    with generated_processors(searches) as configure:
+        lines = shard_log(native_node, searches, searches.index, {"query": FIRE, "ext": ANNA})
+        assert all('"ext":{"resift"' in line for line in lines)  # without a processor
+        service.requests.clear()
+        for urls, session in (([service.url], ""), ([], "anna")):
+            configure(urls)
+            body = {"query": FIRE, "ext": {"resift": {"session": session}}}
+            lines = shard_log(native_node, searches, searches.index, body)
+            assert len(lines) == 2  # one for each shard
+            assert all('"ext"' not in line for line in lines)
+        assert service.requests == []
+
+
+@pytest.mark.parametrize("has_pipeline", [False, True])
+def test_generated_processors_of_resift_and_mmr_run_together(
+    native_node: NativeNode, searches: Searches, has_pipeline: bool
+) -> None:
+    if not searches.has_plugin("opensearch-knn"):
+        pytest.skip("the node has no k-NN plugin")
+    received = list[dict[str, Any]]()
+
+    def search_opposite(request: dict[str, Any]) -> tuple[int, bytes]:
+        received.append(request)
+        body = {"query": {"knn": {"v": {"vector": [0.0, 1.0], "k": 3}}}, "size": 2}
+        return 200, json.dumps({"body": body, "resift": {"rewritten": True}}).encode()
+
+    vectors, index = {"a": [1.0, 0.1], "b": [1.0, 0.2], "c": [0.1, 1.0]}, f"{searches.index}-mmr"
+    method = {"name": "hnsw", "engine": "lucene", "space_type": "cosinesimil"}
+    field = {"type": "knn_vector", "dimension": 2, "method": method}
+    settings = {"index.knn": True, "number_of_shards": 1, "number_of_replicas": 0}
+    body = {
+        "query": {"knn": {"v": {"vector": [1.0, 0.0], "k": 3}}},
+        "size": 2,
+        "ext": {"mmr": {"diversity": 0.0, "candidates": 3}},
+    }
+    with (
+        faulty_service(search_opposite) as url,
+        generated_processors(searches, "mmr_over_sample_factory", "mmr_rerank_factory") as configure,
+    ):
+        configure([url])
+        params = {"search_pipeline": searches.pipeline(url)} if has_pipeline else {}
+        searches.ask("PUT", f"/{index}", {"settings": settings, "mappings": {"properties": {"v": field}}})
+        try:
+            for id, vector in vectors.items():
+                searches.ask("PUT", f"/{index}/_doc/{id}", {"v": vector}, refresh="true")
+            assert ids(searches.ask("POST", f"/{index}/_search", body)) == ["a", "b"]
+            assert received == []
+            in_session = {**body, "ext": {**body["ext"], **ANNA}}
+            assert ids(searches.ask("POST", f"/{index}/_search", in_session, **params)) == ["c", "b"]
+            assert len(received) == 1  # not by both processors
+            (line,) = shard_log(native_node, searches, index, in_session, **params)
+            assert '"size":3' in line  # MMR reranks three candidates
+            assert '"resift"' not in line
+        finally:
+            searches.ask("DELETE", f"/{index}")
 
 
 def test_a_search_body_may_not_contain_the_processor(searches: Searches, service: RealService) -> None:

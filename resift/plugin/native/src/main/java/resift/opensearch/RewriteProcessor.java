@@ -61,7 +61,7 @@ class RewriteProcessor extends AbstractProcessor implements SearchRequestProcess
 
     @Override
     public void processRequestAsync(SearchRequest request, PipelineProcessingContext context, ActionListener<SearchRequest> listener) {
-        if (rewriting.isInSession(request.source()) == false || context.getAttribute(HANDLED) != null) {
+        if (service.endpoints().isEmpty() || rewriting.isInSession(request.source()) == false || context.getAttribute(HANDLED) != null) {
             listener.onResponse(withoutOptions(request));
             return;
         }

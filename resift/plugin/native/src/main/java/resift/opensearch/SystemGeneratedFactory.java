@@ -4,19 +4,22 @@ package resift.opensearch;
 import java.util.List;
 import java.util.Map;
 
+import org.opensearch.action.search.SearchRequest;
 import org.opensearch.common.unit.TimeValue;
+import org.opensearch.plugins.SearchPipelinePlugin.SystemGeneratedSearchPipelineConfigKeys;
 import org.opensearch.search.builder.SearchSourceBuilder;
 import org.opensearch.search.pipeline.Processor;
 import org.opensearch.search.pipeline.ProcessorGenerationContext;
 import org.opensearch.search.pipeline.SearchRequestProcessor;
 import org.opensearch.search.pipeline.SystemGeneratedProcessor;
+import org.opensearch.search.pipeline.SystemGeneratedProcessor.ExecutionStage;
 
-/** Adds a processor to searches in a session if the setting {@code resift.url} names the service. */
+/**
+ * Adds a processor to searches in a session if the setting {@code resift.url} names the service. All other searches with the section
+ * {@code ext.resift} also get a processor, which only removes this section.
+ */
 final class SystemGeneratedFactory implements SystemGeneratedProcessor.SystemGeneratedFactory<SearchRequestProcessor> {
-    /**
-     * The section of searches with maximal marginal relevance. The k-NN plugin generates a processor for such searches, and OpenSearch allows only
-     * one generated processor for a search.
-     */
+    /** The section of searches with maximal marginal relevance (MMR), for which the k-NN plugin also generates a processor. */
     private static final String MMR = "mmr";
 
     private final Rewriting rewriting;
@@ -41,8 +44,19 @@ final class SystemGeneratedFactory implements SystemGeneratedProcessor.SystemGen
 
     @Override
     public boolean shouldGenerate(ProcessorGenerationContext context) {
-        SearchSourceBuilder source = context.searchRequest().source();
-        return service.endpoints().isEmpty() == false && rewriting.isInSession(source) && Sections.contain(source, MMR) == false;
+        return shouldGenerate(context.searchRequest().source());
+    }
+
+    /**
+     * Returns whether a search gets a processor.
+     *
+     * @param source the search body, or null if the request has none
+     */
+    boolean shouldGenerate(SearchSourceBuilder source) {
+        if (source == null) {
+            return false;
+        }
+        return Sections.contain(source, ResiftExt.NAME) || (service.endpoints().isEmpty() == false && Sections.nameSession(source));
     }
 
     @Override
@@ -54,6 +68,9 @@ final class SystemGeneratedFactory implements SystemGeneratedProcessor.SystemGen
         Map<String, Object> config,
         Processor.PipelineContext context
     ) {
-        return new SystemGeneratedRewriteProcessor(tag, description, ignoreFailure, rewriting, service);
+        SearchRequest request = (SearchRequest) config.get(SystemGeneratedSearchPipelineConfigKeys.SEARCH_REQUEST);
+        // OpenSearch allows one generated processor before those of the search pipeline and one after them. That of MMR is one after them.
+        ExecutionStage stage = Sections.contain(request.source(), MMR) ? ExecutionStage.PRE_USER_DEFINED : ExecutionStage.POST_USER_DEFINED;
+        return new SystemGeneratedRewriteProcessor(tag, description, ignoreFailure, rewriting, service, stage);
     }
 }

@@ -12,8 +12,6 @@ import java.util.Set;
 
 import org.junit.jupiter.api.Test;
 import org.opensearch.common.io.stream.BytesStreamOutput;
-import org.opensearch.core.common.io.stream.StreamOutput;
-import org.opensearch.core.xcontent.XContentBuilder;
 import org.opensearch.search.SearchExtBuilder;
 import org.opensearch.search.builder.SearchSourceBuilder;
 
@@ -69,44 +67,5 @@ class SectionsTest {
 
     private static Set<String> keysWithoutSession(SearchExtBuilder... sections) {
         return Sections.keysWithoutSession(new SearchSourceBuilder().ext(List.of(sections)));
-    }
-
-    /** A section of another plugin. */
-    private static final class Section extends SearchExtBuilder {
-        private final String name;
-        private final Map<String, Object> fields;
-
-        Section(String name, Map<String, Object> fields) {
-            this.name = name;
-            this.fields = fields;
-        }
-
-        @Override
-        public String getWriteableName() {
-            return name;
-        }
-
-        @Override
-        public XContentBuilder toXContent(XContentBuilder builder, Params params) throws IOException {
-            for (Map.Entry<String, Object> field : fields.entrySet()) {
-                builder.field(field.getKey(), field.getValue());
-            }
-            return builder;
-        }
-
-        @Override
-        public void writeTo(StreamOutput out) {
-            throw new UnsupportedOperationException();
-        }
-
-        @Override
-        public boolean equals(Object other) {
-            return this == other;
-        }
-
-        @Override
-        public int hashCode() {
-            return name.hashCode();
-        }
     }
 }
