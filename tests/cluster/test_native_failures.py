@@ -7,14 +7,16 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from native_node import NativeNode, Searches, faulty_service, ids
+from opensearchpy import TransportError
 from ports import free_port
 from served import serving
 from waiting import until
@@ -104,6 +106,32 @@ def test_the_timeout_includes_a_body_that_does_not_end(searches: Searches) -> No
         connections[0].close()
 
 
+def test_no_thread_waits_for_a_response_after_the_timeout(searches: Searches) -> None:
+    def active() -> int:
+        (node,) = searches.ask("GET", "/_nodes/stats/thread_pool")["nodes"].values()
+        return int(node["thread_pool"]["resift"]["active"])
+
+    assert until(lambda: active() == 0)  # since earlier tests
+    with socket.create_server(("127.0.0.1", 0)) as server, searches.counting() as counts:
+
+        def send_header_slowly() -> None:
+            connection, _ = server.accept()
+            with connection, suppress(OSError):
+                connection.sendall(b"HTTP/1.1 200 OK\r\nX: ")
+                while True:  # until the node closes the connection
+                    connection.sendall(b"x")
+                    time.sleep(0.02)
+
+        thread = threading.Thread(target=send_header_slowly, daemon=True)
+        thread.start()
+        pipeline = searches.pipeline(f"http://127.0.0.1:{server.getsockname()[1]}", timeout="300ms")
+        assert searches.hits(pipeline, "anna") == searches.hits()
+        assert counts() == {"timeout": 1}
+        assert until(lambda: active() == 0)
+        thread.join(60)
+        assert not thread.is_alive()
+
+
 @pytest.mark.parametrize(
     ("status", "body", "reason"),
     [
@@ -163,6 +191,27 @@ def test_errors_of_one_request_do_not_open_the_breaker(
         for _ in range(5):
             searches.hits(pipeline, "anna")
         assert counts() == {reason: 5}
+
+
+def test_a_malformed_point_in_time_is_not_counted_as_a_failure_of_the_service(searches: Searches) -> None:
+    received = list[dict[str, Any]]()
+    with faulty_service(lambda request: received.append(request) or (500, b"")) as url, searches.counting() as counts:
+        body = {"query": FIRE, "pit": {"id": "%"}, "ext": {"resift": {"session": "anna"}}}
+        with pytest.raises(TransportError):
+            searches.ask("POST", "/_search", body, search_pipeline=searches.pipeline(url))
+        assert counts() == {"rejected": 1}
+        assert searches.counts(url)[1]["consecutive_failures"] == 0
+    assert received == []
+
+
+def test_the_aggregations_of_an_answer_do_not_replace_those_of_the_search(searches: Searches) -> None:
+    answer = {"body": {"aggs": {"tags": {"cardinality": {"field": "tag"}}}}, "resift": {"rewritten": True}}
+    with faulty_service(lambda request: (200, json.dumps(answer).encode())) as url, searches.counting() as counts:
+        body = {"query": FIRE, "aggs": {"tags": {"terms": {"field": "tag"}}}, "ext": {"resift": {"session": "anna"}}}
+        found = searches.ask("POST", f"/{searches.index}/_search", body, search_pipeline=searches.pipeline(url))
+        assert ids(found) == searches.hits()
+        assert found["aggregations"]["tags"]["buckets"]
+        assert counts() == {"unsupported": 1}
 
 
 def test_long_bodies_do_not_open_the_breaker_for_other_searches(searches: Searches) -> None:

@@ -2,6 +2,7 @@
 package resift.opensearch;
 
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.LongSupplier;
@@ -10,7 +11,7 @@ import java.util.function.LongSupplier;
  * A circuit breaker, which stops searches from calling a service that is down.
  *
  * <p>The breaker opens after {@value #THRESHOLD} failures in a row. While it is open, searches run unchanged at once. Once a second, a search
- * also starts a trial call, but does not wait for the answer. A service that is still down therefore does not delay any search. The first trial
+ * also starts a trial call, if none is running, but does not wait for the answer. A service that is still down therefore does not delay any search. The first trial
  * call that succeeds closes the breaker.
  */
 final class Breaker {
@@ -20,6 +21,7 @@ final class Breaker {
     private final LongSupplier nanoTime;
     private final AtomicInteger failures = new AtomicInteger();
     private final AtomicLong nextTrial = new AtomicLong();
+    private final AtomicBoolean isTrialRunning = new AtomicBoolean();
 
     /**
      * @param nanoTime a clock such as {@link System#nanoTime}
@@ -38,11 +40,22 @@ final class Breaker {
         return failures.get();
     }
 
-    /** Returns whether the caller should make a trial call now. The result is true for at most one caller a second. */
+    /**
+     * Returns whether the caller should make a trial call now. The result is true for at most one caller a second, and only after the last trial
+     * call has ended. Otherwise, trial calls of services with long timeouts could occupy all threads.
+     */
     boolean claimTrial() {
         long now = nanoTime.getAsLong();
-        long due = nextTrial.get();
-        return isOpen() && now - due >= 0 && nextTrial.compareAndSet(due, now + TRIAL_INTERVAL_NANOS);
+        if (isOpen() == false || now - nextTrial.get() < 0 || isTrialRunning.compareAndSet(false, true) == false) {
+            return false;
+        }
+        nextTrial.set(now + TRIAL_INTERVAL_NANOS);
+        return true;
+    }
+
+    /** Records that the trial call has ended, with or without success. */
+    void endTrial() {
+        isTrialRunning.set(false);
     }
 
     /**

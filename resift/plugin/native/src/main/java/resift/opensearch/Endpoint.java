@@ -6,20 +6,12 @@ import java.net.URI;
 /**
  * One address of the service.
  *
- * @param url     the base URL, as it is configured
- * @param rewrite the URL that rewrites a search body
- * @param breaker the circuit breaker, which all pipelines with this URL share
+ * @param url         the base URL, as it is configured
+ * @param breaker     the circuit breaker, which all pipelines with this URL share
+ * @param connections the idle connections
  */
-record Endpoint(String url, URI rewrite, Breaker breaker) {
-    /**
-     * Creates an endpoint with a closed breaker.
-     *
-     * @param url an http or https URL without query and fragment
-     * @throws IllegalArgumentException if the URL has another form
-     */
-    static Endpoint of(String url) {
-        return new Endpoint(url, uri(url), new Breaker(System::nanoTime));
-    }
+record Endpoint(String url, Breaker breaker, Connections connections) {
+    private static final int MAX_PORT = 65_535;
 
     /**
      * Returns the URL that rewrites a search body.
@@ -35,6 +27,9 @@ record Endpoint(String url, URI rewrite, Breaker breaker) {
             throw malformed(url);
         }
         boolean isHttp = "http".equals(base.getScheme()) || "https".equals(base.getScheme());
+        if (base.getPort() == 0 || base.getPort() > MAX_PORT) {
+            throw malformed(url);
+        }
         if (isHttp == false || base.getHost() == null || base.getUserInfo() != null || base.getQuery() != null || base.getFragment() != null) {
             throw malformed(url);
         }

@@ -1,92 +1,106 @@
 // SPDX-License-Identifier: Apache-2.0
 package resift.opensearch;
 
-import java.io.ByteArrayOutputStream;
 import java.io.IOException;
-import java.io.InputStream;
-import java.io.OutputStream;
-import java.net.HttpURLConnection;
 import java.net.SocketTimeoutException;
-import java.net.URI;
-import java.util.function.BooleanSupplier;
 
-/**
- * Sends a request to the service, and blocks the current thread until the response is there.
- *
- * <p>{@link java.net.http.HttpClient} blocks no thread, but passes each request through several threads. This takes three times as much
- * CPU time as a blocking call ({@code benchmarks/native.py} measures the call).
- */
+/** A request to the service, and its response. Another thread can end it at any time. */
 final class Exchange {
-    /** The longest response, in bytes. A longer response could exhaust the memory of the node. */
-    static final int MAX_BYTES = 16 * 1024 * 1024;
-    private static final int OK = 200;
-
-    private Exchange() {}
+    private final Connections connections;
+    private final String url;
+    private Connection current;
+    private boolean isOver;
 
     /**
-     * Returns the body of the response to a POST request.
+     * @param connections the connections to the service
+     * @param url         the address of the service, for messages
+     */
+    Exchange(Connections connections, String url) {
+        this.connections = connections;
+        this.url = url;
+    }
+
+    /**
+     * Returns the body of the response to a POST request. Blocks the current thread until the response is complete, or {@link #end} is called.
      *
-     * @param uri           where to send the request
+     * <p>Reading the response takes as much time as the service likes, so that the caller must limit the time with {@link #end}. The lookup of the
+     * host name is the only step that {@link #end} does not interrupt.
+     *
      * @param key           the API key, or null if the service has no keys
      * @param body          the JSON body of the request
-     * @param timeoutMillis how long to wait for a connection, and for each part of the response
-     * @param isOver        tells, after each part of the response, whether nobody waits for the rest
-     * @throws RewriteException if there is no complete response with status 200, or if it has more than {@link #MAX_BYTES} bytes
+     * @param timeoutMillis the longest time to wait for a connection, and for the next part of the response
+     * @throws RewriteException if there is no complete response with status 200
      */
-    static byte[] post(URI uri, String key, byte[] body, long timeoutMillis, BooleanSupplier isOver) {
+    byte[] post(String key, byte[] body, long timeoutMillis) {
+        int timeout = (int) Math.min(timeoutMillis, Integer.MAX_VALUE);
         return Privileged.call(() -> {
             try {
-                HttpURLConnection connection = (HttpURLConnection) uri.toURL().openConnection();
-                try {
-                    return receive(send(connection, key, body, (int) Math.min(timeoutMillis, Integer.MAX_VALUE)), isOver);
-                } catch (IOException | RuntimeException e) {
-                    connection.disconnect(); // the rest of the response is of no use
-                    throw e;
+                Connection idle = connections.take();
+                if (idle != null) {
+                    try {
+                        return post(idle, key, body, timeout);
+                    } catch (IOException e) {
+                        if (e instanceof SocketTimeoutException || idle.hasResponse()) {
+                            throw e;
+                        }
+                        // The service may have closed this idle connection, and those that were idle for longer.
+                        connections.close();
+                    }
                 }
-            } catch (SocketTimeoutException e) {
-                throw new RewriteException(Failure.TIMEOUT, uri + ": " + e.getMessage());
+                return post(connections.create(), key, body, timeout);
             } catch (IOException e) {
-                throw new RewriteException(Failure.UNREACHABLE, uri + ": " + e);
+                boolean isLate = isOver() || e instanceof SocketTimeoutException;
+                throw isLate ? late() : new RewriteException(Failure.UNREACHABLE, url + ": " + e);
             }
         });
     }
 
-    private static HttpURLConnection send(HttpURLConnection connection, String key, byte[] body, int timeoutMillis) throws IOException {
-        connection.setConnectTimeout(timeoutMillis);
-        connection.setReadTimeout(timeoutMillis);
-        connection.setInstanceFollowRedirects(false);
-        connection.setUseCaches(false);
-        connection.setDoOutput(true);
-        connection.setRequestMethod("POST");
-        connection.setRequestProperty("Content-Type", "application/json");
-        connection.setRequestProperty("Accept", "application/json");
-        if (key != null) {
-            connection.setRequestProperty("Authorization", "Bearer " + key);
+    /** Ends the exchange, if it is not complete. This method does not wait for the thread that runs the exchange. */
+    synchronized void end() {
+        isOver = true;
+        if (current != null) {
+            current.close();
         }
-        try (OutputStream out = connection.getOutputStream()) {
-            out.write(body);
-        }
-        return connection;
     }
 
-    private static byte[] receive(HttpURLConnection connection, BooleanSupplier isOver) throws IOException {
-        int status = connection.getResponseCode();
-        if (status != OK) {
-            throw new RewriteException(Failure.ofStatus(status), connection.getURL() + " answered with status " + status);
-        }
-        ByteArrayOutputStream body = new ByteArrayOutputStream();
-        byte[] part = new byte[8192];
-        try (InputStream in = connection.getInputStream()) {
-            for (int length; (length = in.read(part)) >= 0;) {
-                if (body.size() + length > MAX_BYTES) {
-                    throw new RewriteException(Failure.UNREADABLE, connection.getURL() + " answered with more than " + MAX_BYTES + " bytes");
-                }
-                if (isOver.getAsBoolean()) {
-                    throw new SocketTimeoutException("the response did not end in time");
-                }
-                body.write(part, 0, length);
+    private byte[] post(Connection connection, String key, byte[] body, int timeout) throws IOException {
+        boolean isKept = false;
+        begin(connection);
+        try {
+            if (connection.isReusable() == false) {
+                connection.open(timeout);
+            }
+            byte[] response = connection.post(key, body, timeout);
+            isKept = connection.isReusable() && release();
+            return response;
+        } finally {
+            if (isKept) {
+                connections.keep(connection);
+            } else {
+                connection.close();
             }
         }
-        return body.toByteArray();
+    }
+
+    private synchronized void begin(Connection connection) {
+        if (isOver) {
+            connection.close();
+            throw late();
+        }
+        current = connection;
+    }
+
+    /** Prevents that {@link #end} closes the connection. Returns whether it has not been called yet. */
+    private synchronized boolean release() {
+        current = null;
+        return isOver == false;
+    }
+
+    private synchronized boolean isOver() {
+        return isOver;
+    }
+
+    private RewriteException late() {
+        return new RewriteException(Failure.TIMEOUT, url + " did not answer in time");
     }
 }

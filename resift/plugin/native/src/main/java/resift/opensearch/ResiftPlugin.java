@@ -94,6 +94,13 @@ public class ResiftPlugin extends Plugin implements SearchPipelinePlugin, Search
         return List.of(new ScalingExecutorBuilder(THREADS, 0, MAX_CALLS, TimeValue.timeValueMinutes(1)));
     }
 
+    @Override
+    public void close() {
+        if (rewriting != null) {
+            rewriting.close();
+        }
+    }
+
     /** Reads the API key from the keystore again, after {@code POST _nodes/reload_secure_settings}. */
     @Override
     public void reload(Settings settings) {

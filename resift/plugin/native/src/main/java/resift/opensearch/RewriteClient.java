@@ -4,8 +4,10 @@ package resift.opensearch;
 import java.io.IOException;
 import java.util.List;
 import java.util.Optional;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Executor;
 import java.util.concurrent.TimeUnit;
 
@@ -18,14 +20,24 @@ import org.opensearch.search.builder.SearchSourceBuilder;
 final class RewriteClient {
     private static final Logger logger = LogManager.getLogger(RewriteClient.class);
 
-    /** Runs a task after a delay in milliseconds, and returns a function that cancels it. */
+    /** Runs tasks later. */
     interface Scheduler {
+        /**
+         * Runs a task after a delay.
+         *
+         * @param delayMillis the delay in milliseconds
+         * @param task        the task, which must not block its thread
+         * @return a function that cancels the task if it has not started yet
+         * @throws RuntimeException if the node is shutting down
+         */
         Runnable schedule(long delayMillis, Runnable task);
     }
 
     private final Executor executor;
     private final Scheduler scheduler;
     private final NamedXContentRegistry registry;
+    private final Set<Exchange> running = ConcurrentHashMap.newKeySet();
+    private volatile boolean isClosed;
 
     /**
      * @param executor  runs the calls, each of which blocks a thread
@@ -69,7 +81,7 @@ final class RewriteClient {
     private CompletableFuture<Optional<SearchSourceBuilder>> rewrite(Service service, byte[] body) {
         List<Endpoint> closed = service.endpoints().stream().filter(endpoint -> endpoint.breaker().isOpen() == false).toList();
         service.endpoints().stream().filter(endpoint -> endpoint.breaker().claimTrial()).forEach(endpoint -> {
-            call(service, endpoint, body, service.timeoutMillis());
+            call(service, endpoint, body, service.timeoutMillis(), endpoint.breaker()::endTrial);
         });
         if (closed.isEmpty()) {
             return CompletableFuture.failedFuture(new RewriteException(Failure.BREAKER_OPEN, "the service did not answer earlier searches"));
@@ -81,7 +93,7 @@ final class RewriteClient {
     /** Calls the first endpoint. If it fails as a whole, not just for this request, and time remains, tries the next endpoint. */
     private CompletableFuture<Optional<SearchSourceBuilder>> attempt(Service service, List<Endpoint> endpoints, byte[] body, long deadline) {
         long left = TimeUnit.NANOSECONDS.toMillis(deadline - System.nanoTime());
-        CompletableFuture<Optional<SearchSourceBuilder>> first = call(service, endpoints.get(0), body, Math.max(left / endpoints.size(), 1));
+        CompletableFuture<Optional<SearchSourceBuilder>> first = call(service, endpoints.get(0), body, Math.max(left / endpoints.size(), 1), () -> {});
         List<Endpoint> others = endpoints.subList(1, endpoints.size());
         return others.isEmpty() ? first : first.exceptionallyCompose(error -> {
             boolean isLost = failureOf(error).failure.concernsService == false || deadline - System.nanoTime() <= 0;
@@ -89,29 +101,65 @@ final class RewriteClient {
         });
     }
 
-    /** Calls one endpoint, and records the result in its circuit breaker. */
-    private CompletableFuture<Optional<SearchSourceBuilder>> call(Service service, Endpoint endpoint, byte[] body, long timeoutMillis) {
+    /** Ends all calls, because the node is shutting down and stops the timers that would end them. */
+    void close() {
+        isClosed = true;
+        running.forEach(Exchange::end);
+    }
+
+    /**
+     * Creates an endpoint with a closed breaker.
+     *
+     * @param url the base URL of the service
+     * @throws IllegalArgumentException if {@code url} is malformed
+     */
+    Endpoint endpoint(String url) {
+        return new Endpoint(url, new Breaker(System::nanoTime), new Connections(Endpoint.uri(url), scheduler, System::nanoTime));
+    }
+
+    /**
+     * Calls one endpoint, and records the result in its circuit breaker.
+     *
+     * @param atEnd runs when the call does not use its thread any more, which can be after the timeout
+     */
+    private CompletableFuture<Optional<SearchSourceBuilder>> call(
+        Service service,
+        Endpoint endpoint,
+        byte[] body,
+        long timeoutMillis,
+        Runnable atEnd
+    ) {
         CompletableFuture<Optional<SearchSourceBuilder>> answer = new CompletableFuture<>();
         answer.whenComplete((ignored, error) -> record(endpoint, error));
         try {
+            Exchange exchange = new Exchange(endpoint.connections(), endpoint.url());
             // The call cannot measure this time itself, because it may have to wait for a thread.
             Runnable cancelTimeout = scheduler.schedule(timeoutMillis, () -> {
+                exchange.end();
                 answer.completeExceptionally(new RewriteException(Failure.TIMEOUT, endpoint.url() + " did not answer in " + timeoutMillis + " ms"));
             });
             answer.whenComplete((ignored, error) -> cancelTimeout.run());
             executor.execute(() -> {
+                running.add(exchange);
                 try {
+                    if (isClosed) {
+                        exchange.end();
+                    }
                     if (answer.isDone() == false) {
-                        answer.complete(read(endpoint, Exchange.post(endpoint.rewrite(), service.key().get(), body, timeoutMillis, answer::isDone)));
+                        answer.complete(read(endpoint, exchange.post(service.key().get(), body, timeoutMillis)));
                     }
                 } catch (RuntimeException e) {
                     answer.completeExceptionally(failureOf(e));
                 } catch (Error e) {
                     answer.completeExceptionally(failureOf(e));
                     throw e; // OpenSearch logs errors, and stops the node after some of them
+                } finally {
+                    running.remove(exchange);
+                    atEnd.run();
                 }
             });
         } catch (RuntimeException e) { // the node is shutting down
+            atEnd.run();
             answer.completeExceptionally(failureOf(e));
         }
         return answer;

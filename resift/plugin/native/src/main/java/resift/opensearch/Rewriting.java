@@ -2,11 +2,13 @@
 package resift.opensearch;
 
 import java.io.IOException;
+import java.lang.ref.WeakReference;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
-import java.util.concurrent.ConcurrentHashMap;
+import java.util.TreeMap;
 import java.util.function.Supplier;
 
 import org.apache.logging.log4j.LogManager;
@@ -28,7 +30,8 @@ final class Rewriting implements ToXContentFragment {
     private final Path config;
     private final Supplier<String> keystoreKey;
     private final Supplier<TimeValue> defaultLimit;
-    private final Map<String, Endpoint> endpoints = new ConcurrentHashMap<>();
+    /** The endpoints by URL. Processors that use them keep them, since OpenSearch does not report when it drops a processor. */
+    private final Map<String, WeakReference<Endpoint>> endpoints = new TreeMap<>();
     private final Stats stats = new Stats(System::nanoTime, logger::warn);
 
     /**
@@ -100,15 +103,42 @@ final class Rewriting implements ToXContentFragment {
      * @throws IllegalArgumentException if a URL is malformed, or the path leads out of the config directory
      */
     Service service(List<String> urls, long timeoutMillis, String keyFile) {
-        List<Endpoint> used = urls.stream().distinct().map(url -> endpoints.computeIfAbsent(url, Endpoint::of)).toList();
+        List<Endpoint> used = urls.stream().distinct().map(this::endpoint).toList();
         return new Service(used, timeoutMillis, keyFile == null ? keystoreKey : ApiKey.inFile(config, keyFile));
+    }
+
+    /** Returns the endpoint with this URL that other processors use, or else a new one. */
+    private Endpoint endpoint(String url) {
+        synchronized (endpoints) {
+            WeakReference<Endpoint> known = endpoints.get(url);
+            Endpoint endpoint = known == null ? null : known.get();
+            if (endpoint == null) {
+                endpoint = client.endpoint(url);
+                endpoints.put(url, new WeakReference<>(endpoint));
+            }
+            return endpoint;
+        }
+    }
+
+    /** Returns the endpoints that a processor uses, or used until the last garbage collection. */
+    List<Endpoint> endpoints() {
+        synchronized (endpoints) {
+            endpoints.values().removeIf(endpoint -> endpoint.get() == null);
+            return endpoints.values().stream().map(WeakReference::get).filter(Objects::nonNull).toList();
+        }
+    }
+
+    /** Closes all connections, because the node is shutting down. */
+    void close() {
+        client.close();
+        endpoints().forEach(endpoint -> endpoint.connections().close());
     }
 
     @Override
     public XContentBuilder toXContent(XContentBuilder builder, Params params) throws IOException {
         stats.toXContent(builder, params);
         builder.startObject("services");
-        for (Endpoint endpoint : endpoints.values()) {
+        for (Endpoint endpoint : endpoints()) {
             builder.startObject(endpoint.url());
             builder.field("breaker", endpoint.breaker().isOpen() ? "open" : "closed");
             builder.field("consecutive_failures", endpoint.breaker().consecutiveFailures());

@@ -41,8 +41,13 @@ class BreakerTest {
         assertFalse(breaker.claimTrial(), "too early");
         clock.addAndGet(Breaker.TRIAL_INTERVAL_NANOS); // the clock overflows here, as System.nanoTime may
         assertTrue(breaker.claimTrial());
+        breaker.endTrial();
         assertFalse(breaker.claimTrial(), "another search has claimed it");
         clock.addAndGet(Breaker.TRIAL_INTERVAL_NANOS);
+        assertTrue(breaker.claimTrial());
+        clock.addAndGet(Breaker.TRIAL_INTERVAL_NANOS);
+        assertFalse(breaker.claimTrial(), "the last trial has not ended");
+        breaker.endTrial();
         assertTrue(breaker.claimTrial());
     }
 

@@ -19,7 +19,7 @@ class EndpointTest {
     }
 
     @ParameterizedTest
-    @ValueSource(strings = { "", "a:8080", "ftp://a", "http://", "http://a b", "http://u:p@a", "http://a?x=1", "http://a#x", "file:///etc/passwd" })
+    @ValueSource(strings = { "", "a:8080", "ftp://a", "http://", "http://a b", "http://u:p@a", "http://a?x=1", "http://a#x", "http://a:65536", "http://a:0", "file:///etc/passwd" })
     void refusesOtherUrls(String url) {
         assertThrows(IllegalArgumentException.class, () -> Endpoint.uri(url));
     }

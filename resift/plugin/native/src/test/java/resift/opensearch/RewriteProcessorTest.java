@@ -25,10 +25,12 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.ScheduledFuture;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
 
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 import org.opensearch.action.search.SearchRequest;
 import org.opensearch.common.settings.Settings;
 import org.opensearch.common.unit.TimeValue;
@@ -58,7 +60,12 @@ class RewriteProcessorTest {
         new SearchModule(Settings.EMPTY, List.of()).getNamedXContents()
     );
 
-    private final ExecutorService executor = Executors.newCachedThreadPool();
+    private final CompletableFuture<Throwable> uncaught = new CompletableFuture<>();
+    private final ExecutorService executor = Executors.newCachedThreadPool(task -> {
+        Thread thread = new Thread(task);
+        thread.setUncaughtExceptionHandler((ignored, error) -> uncaught.complete(error));
+        return thread;
+    });
     private final ScheduledExecutorService scheduler = Executors.newScheduledThreadPool(1);
     private final ThreadContext threadContext = new ThreadContext(Settings.EMPTY);
     private final List<String> received = Collections.synchronizedList(new ArrayList<>());
@@ -204,13 +211,15 @@ class RewriteProcessorTest {
     }
 
     @Test
-    void anErrorDuringTheCallEndsTheWaiting() throws Exception {
+    void anErrorDuringTheCallEndsTheWaitingAndReachesOpenSearch() throws Exception {
+        LinkageError error = new LinkageError("a class is missing");
         Service broken = new Service(List.of(endpoint), 60_000, () -> {
-            throw new LinkageError("a class is missing");
+            throw error;
         });
         processor = new RewriteProcessor(null, null, false, rewriting, broken);
         assertEquals(new SearchSourceBuilder().query(new MatchAllQueryBuilder()), await(request(Map.of("session", "anna"))).source());
         assertEquals(1, rewriting.stats().count(Failure.UNREACHABLE));
+        assertSame(error, uncaught.get(20, TimeUnit.SECONDS));
     }
 
     @Test
@@ -228,6 +237,24 @@ class RewriteProcessorTest {
         assertEquals(new SearchSourceBuilder().query(new MatchAllQueryBuilder()), await(request).source());
         assertTrue(received.isEmpty());
         assertEquals(1, rewriting.stats().count(Failure.REJECTED));
+    }
+
+    @Test
+    @Timeout(60)
+    void theStatisticsOmitAddressesThatNoProcessorUses() throws Exception {
+        rewriting.service(List.of("http://unused:1"), 300, null);
+        Service used = rewriting.service(List.of("http://used:1"), 300, null);
+        Set<String> expected = Set.of(endpoint.url(), "http://used:1");
+        while (urls().equals(expected) == false) {
+            assertTrue(urls().containsAll(expected));
+            System.gc();
+            Thread.sleep(10);
+        }
+        assertSame(used.endpoints().get(0), rewriting.service(List.of("http://used:1"), 300, null).endpoints().get(0));
+    }
+
+    private Set<String> urls() {
+        return rewriting.endpoints().stream().map(Endpoint::url).collect(Collectors.toSet());
     }
 
     private void process(SearchRequest request, ActionListener<SearchRequest> listener) {
