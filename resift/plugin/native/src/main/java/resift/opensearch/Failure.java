@@ -13,7 +13,7 @@ enum Failure {
     UNAUTHORIZED(true),
     /**
      * The service refused this request, with another status below 500 than 200, 401, 403 and 429. Or the search was not sent: its body is too long,
-     * or cannot be written as JSON, or the id of its point in time is malformed.
+     * or cannot be written as JSON, or its point in time is malformed or empty.
      */
     REJECTED(false),
     /** The service answered with the status 429, or with 500 or more. */
