@@ -61,8 +61,9 @@ def spherical_entropy(
         A function of a mask of shape (K,). It returns the entropy in nats, and its gradient of shape (K,), float64.
 
     Source:
-        Passalis and Tefas 2018, section 3.2, eqs. 5, 6 and 8 to 13. The gradient is that of Appendix A, eqs. 18, 19
-        and 25.
+        Passalis and Tefas 2018, section 3.2, eqs. 5, 6 and 8 to 13. The gradient is the derivative of these equations.
+        Appendix A prints a different one: eq. 19 has the additional factor dist(s, c), and eq. 21 has l1 norms in place
+        of the l2 norms of eq. 8.
     """
     # With two clusters, only the difference of the cosines matters: the membership in the first cluster is
     # (1 + tanh t) / 2 with t = (cos_0 - cos_1) / 2m. Since s · c = mask · (z ⊙ c) and ‖s‖² = mask² · z², an evaluation

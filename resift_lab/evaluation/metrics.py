@@ -61,7 +61,7 @@ def map11(similarity: NDArray[Any], relevant: NDArray[Any]) -> Numbers:
         Array of shape (Q,). NaN for queries without a relevant document.
 
     Source:
-        Passalis and Tefas 2018, section 4.2.
+        Passalis and Tefas 2018, section 4.3.
     """
     return np.asarray(interpolated_precisions(relevance_by_rank(similarity, relevant))[0].mean(axis=1))
 
@@ -101,7 +101,7 @@ def interpolated_precision_at(similarity: NDArray[Any], relevant: NDArray[Any], 
         Values from 0 to 1, of shape (Q,).
 
     Source:
-        Passalis and Tefas 2018, section 4.2.
+        Passalis and Tefas 2018, section 4.3.
     """
     return interpolated_precisions(relevance_by_rank(similarity, relevant), (k,))[1][:, 0]
 

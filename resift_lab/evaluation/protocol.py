@@ -105,7 +105,7 @@ def run_classes(system: System, train: LabelledDocuments, test: LabelledDocument
         BadInput: If all test documents are skipped.
 
     Source:
-        Passalis and Tefas 2018, section 4.2.
+        Passalis and Tefas 2018, section 4.2 (protocol) and section 4.3 (metrics).
     """
     database = system.fit(train.texts)
     queries = system.encode_queries(test.texts)

@@ -88,7 +88,8 @@ class GateResult:
         """Return whether this result's model should be used in place of another tested model.
 
         The model must improve the ranking of BM25. If the other model improves it too, the nDCG@10 of this model must
-        be higher, with a p-value below 0.5.
+        be higher, with a p-value below 0.5 (not 0.05). A higher value alone is not enough, because one of two equally
+        good models always has it.
 
         Args:
             other: The result of the other model. The same :class:`Gate` must have tested both models, because the
