@@ -25,7 +25,7 @@ DRAWN = {
     "LSI": "LSI",
     "tf-idf, stop": "tf-idf",
     "resift-en": "resift-en, packaged",
-    "BoEW": "BoEW, untrained",
+    "BoEW, ": "BoEW, untrained",
 }
 
 
@@ -39,7 +39,7 @@ def is_drawable(found: Reports) -> bool:
 
 def label_of(row: str) -> str | None:
     """Return the label of a row's curve, or None if the row has no curve."""
-    if row.endswith(", resift-en") or "Euclidean" in row:
+    if row.endswith(", resift-en") or "Euclidean" in row or "or more" in row:
         return None
     return next((label for start, label in DRAWN.items() if row.startswith(start)), None)
 

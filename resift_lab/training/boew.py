@@ -9,14 +9,21 @@ The loss is either the entropy of the classes within the clusters (equation 13) 
 cross-entropy between each document's cluster and its class. The second form also fixes which cluster belongs to which
 class.
 
-Three things are not in the paper:
+These things are not in the paper:
 
+- Word vectors have unit length before the training. Words without a vector get that of a word with the same stem, or
+  else a small random vector. Words that occur in a single document are not trained.
 - The weights of words in the mean are trained, too.
 - The cluster centres, which start as the mean vectors of the classes, change during the training. With ``tied``
   clusters they are trained at a low rate. Otherwise they are computed again before each epoch.
 - The learning rates fall to 0.
 
-The option ``published`` switches all three off. A step updates only the words of its batch.
+The option ``published`` switches all of them off. The training then differs from Algorithm 1 in these points:
+
+- A step updates only the vectors of the words in its batch, and Adam's moments of these words.
+- Long texts are not cut. The paper trains on the first 1,000 words "for technical reasons".
+- Words that do not occur in the training documents have their original vectors, and words without a vector are
+  ignored. The paper does not say what it does with them.
 """
 
 from __future__ import annotations
@@ -31,6 +38,7 @@ from torch.nn import functional
 
 from resift.arrays import Floats
 from resift.encoders.codebook import learn_codebook
+from resift.encoders.kmeans import kmeans
 from resift.encoders.model import Layers, Model
 from resift.errors import BadInput
 from resift.vectors.similarity import unit_rows
@@ -71,13 +79,16 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
                 value=options.codewords,
                 expected=f"at most {len(table)}",
             )
-        codebook = learn_codebook(table, options.codewords, options.seed)
-        self._weighted = not options.published
+        if options.published:
+            codebook = kmeans(table.rows(), options.codewords, options.seed)
+        else:
+            codebook = learn_codebook(table, options.codewords, options.seed)
+        self._published = options.published
         # The logarithm of a weight is trained, so a weight of 0 could never change.
         weights = np.maximum(table.weights, _MIN_WEIGHT * table.weights.max())[:, None]
-        log_weights = np.log(weights) if self._weighted else np.zeros_like(weights)
+        log_weights = np.zeros_like(weights) if self._published else np.log(weights)
         self.rows = torch.nn.Parameter(torch.from_numpy(table.rows().copy()))
-        self.log_weights = torch.nn.Parameter(torch.from_numpy(log_weights), requires_grad=self._weighted)
+        self.log_weights = torch.nn.Parameter(torch.from_numpy(log_weights), requires_grad=not self._published)
         self.codebook = torch.nn.Parameter(torch.from_numpy(codebook.copy()))
         self._add_width_and_head(options)
 
@@ -87,7 +98,7 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
         Args:
             options: The settings, with the initial width and the number of codewords.
         """
-        self.width = torch.nn.Parameter(torch.tensor(options.sigma))
+        self.width = torch.nn.Parameter(torch.tensor(float(options.sigma)))
         self.mask = torch.nn.Parameter(torch.ones(options.codewords))
 
     def name(self) -> str:
@@ -197,7 +208,7 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
             The parameter groups for ``torch.optim.Adam``, and the parameter groups for ``torch.optim.SparseAdam``.
         """
         sparse: list[dict[str, Any]] = [{"params": [self.rows], "lr": rate}]
-        if self._weighted:
+        if not self._published:
             sparse.append({"params": [self.log_weights], "lr": 3 * rate})
         dense = [value for name, value in self.named_parameters() if name not in ("rows", "log_weights", "width")]
         return [{"params": dense, "lr": rate}, {"params": [self.width], "lr": rate / 10}], sparse
@@ -219,9 +230,10 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
         untrained = np.array([row for row, word in enumerate(vectors.words) if table.index[word] < 0], np.int64)
         words = table.words + [vectors.words[row] for row in untrained]
         with torch.no_grad():
-            untrained_memberships = self.membership(torch.from_numpy(unit_rows(vectors.rows()[untrained])))
+            untrained_rows = vectors.rows(untrained) if self._published else unit_rows(vectors.rows(untrained))
+            untrained_memberships = self.membership(torch.from_numpy(untrained_rows))
             memberships = torch.cat([self.membership(self.rows), untrained_memberships]).numpy()
-            untrained_weights = vectors.weights[untrained] if self._weighted else np.ones(len(untrained), np.float32)
+            untrained_weights = np.ones(len(untrained)) if self._published else vectors.weights[untrained]
             weights = np.concatenate([self.log_weights.exp().numpy()[:, 0], untrained_weights])
         trained = WordVectors(words, memberships, weights, info={**vectors.info, "trained": info})
         return Model(

@@ -68,7 +68,8 @@ class ClusterOptions:
         entropy: The distance of documents from clusters: ``spherical`` (1 - cosine) or ``euclidean``.
         tied: If true, each cluster belongs to a class, and training moves documents into the cluster of their class. If
             false, clusters only have to be pure, as in the paper.
-        epochs: The maximum number of passes over the documents.
+        epochs: The maximum number of passes over the documents. 0 requires a ``validation`` of 0, and returns the
+            untrained network.
         batch: The number of documents per step.
         rate: Adam's learning rate, which falls to 0 over the epochs. Word weights are trained with three times this
             rate. σ and the cluster centres are trained with a tenth of it.
@@ -100,14 +101,17 @@ class ClusterOptions:
         if self.fuzziness is None:
             untied = 0.01 if self.entropy == "euclidean" else 0.05
             object.__setattr__(self, "fuzziness", 0.1 if self.tied else untied)
-        check_minimum(1, self, "codewords", "epochs", "batch", "patience")
-        check_minimum(0, self, "seed")
+        check_minimum(1, self, "codewords", "batch", "patience")
+        check_minimum(0, self, "epochs", "seed")
         for name in ("sigma", "fuzziness", "rate"):
             value = getattr(self, name)
             if not 0 < value < math.inf:
                 raise BadInput(f"{name} is {value}", value=value, expected="more than 0")
         if not 0 <= self.validation <= 0.5:
             raise BadInput(f"validation is {self.validation}", value=self.validation, expected="0 to 0.5")
+        if not self.epochs and self.validation:
+            message = f"epochs is 0, but validation is {self.validation}"
+            raise BadInput(message, value=self.epochs, expected="1 epoch or more, or a validation of 0")
         if self.entropy not in ENTROPIES:
             raise BadInput(f"unknown entropy {self.entropy!r}", value=self.entropy, expected=" | ".join(ENTROPIES))
 
@@ -119,13 +123,15 @@ class RoBoewOptions(ClusterOptions):
     The defaults were chosen on parts of three training sets.
 
     Attributes:
-        min_count: The minimum document frequency of a word that is trained.
-        published: If true, training follows Algorithm 1 of the paper without additions: clusters are not tied, the
-            cluster centres are the class means before training, all words have the weight 1, and the learning rates are
-            constant.
+        min_count: The minimum document frequency of a word that is trained. None means 2, or 1 if ``published`` is
+            true.
+        published: If true, training follows Algorithm 1 of the paper: clusters are not tied, the cluster centres are
+            the class means before training, all words have the weight 1, and the learning rates are constant. Word
+            vectors are not scaled to unit length, and words without a vector get random vectors with mean 1 and
+            standard deviation 1. The remaining differences are listed in :mod:`resift_lab.training.boew`.
     """
 
-    min_count: int = 2
+    min_count: int | None = None
     published: bool = False
 
     def __post_init__(self) -> None:
@@ -133,6 +139,11 @@ class RoBoewOptions(ClusterOptions):
             object.__setattr__(self, "tied", False)
         super().__post_init__()
         check_minimum(1, self, "min_count")
+
+    @property
+    def min_documents(self) -> int:
+        """The minimum document frequency of a word: ``min_count``, or its default, which depends on ``published``."""
+        return self.min_count or (1 if self.published else 2)
 
 
 @dataclass(frozen=True)

@@ -149,7 +149,7 @@ class _TrainingRun:
 
     def __init__(self, texts: Sequence[str], targets: Floats, vectors: WordVectors, options: RoBoewOptions) -> None:
         self.options, self.epochs = options, 0
-        self.table = initial_vocabulary(texts, vectors, options.min_count, options.seed)
+        self.table = initial_vocabulary(texts, vectors, options.min_documents, options.seed, options.published)
         self.network = untrained_network(self.table, options)
         self.counts, self.targets = self.count_words(texts), torch.from_numpy(targets)
         self.centres = torch.nn.Parameter(self._class_means(), requires_grad=options.tied)

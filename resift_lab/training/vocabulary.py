@@ -19,25 +19,36 @@ from resift_lab.evaluation.baselines.terms import porter_stemmer
 _LENGTH_OF_UNKNOWN = 0.01
 
 
-def initial_vocabulary(texts: Sequence[str], vectors: WordVectors, min_count: int, seed: int) -> WordVectors:
+def initial_vocabulary(
+    texts: Sequence[str], vectors: WordVectors, min_count: int, seed: int, published: bool = False
+) -> WordVectors:
     """Return a table of the frequent words of a corpus, with initial vectors and weights.
 
     A word that is not in ``vectors`` gets the vector of the first word in ``vectors`` with the same Porter stem. If
     there is no such word, it gets a small random vector and the largest weight. The words of the corpus may already be
     stems, so a word itself is compared with the stems as well.
 
+    With ``published``, vectors are initialised as in the paper: they are not scaled to unit length, and all words that
+    are not in ``vectors`` get random vectors.
+
     Args:
         texts: The texts of the corpus.
         vectors: The word vectors to start from.
         min_count: The minimum document frequency of a word in the table.
         seed: The seed of the random vectors.
+        published: Whether to initialise the vectors as in the paper. The numbers of random vectors are then normally
+            distributed with mean 1 and standard deviation 1.
 
     Returns:
-        A table of the words, most frequent first. Vectors that were taken from ``vectors`` have unit length.
+        A table of the words, most frequent first. Unless ``published`` is true, vectors that were taken from
+        ``vectors`` have unit length.
 
     Raises:
         BadInput: If no word is frequent enough, or no frequent word has a vector.
         MissingExtra: If a word must be stemmed and gensim is not installed.
+
+    Source:
+        Passalis and Tefas 2018, section 3.3, for ``published``.
     """
     words = _frequent_words(texts, min_count)
     rows = np.array([vectors.index[word] for word in words], np.int64)
@@ -46,12 +57,13 @@ def initial_vocabulary(texts: Sequence[str], vectors: WordVectors, min_count: in
             f"none of the {len(words)} words that occur in {min_count} texts or more has a word vector",
             expected="texts in the language of the word vectors",
         )
-    if (rows < 0).any():
+    if (rows < 0).any() and not published:
         _fill_by_stem(rows, words, vectors)
     known = rows >= 0
     noise = np.random.default_rng(seed).normal(size=(len(words), vectors.dim))
-    start = (_LENGTH_OF_UNKNOWN * noise).astype(np.float32)
-    start[known] = unit_rows(vectors.rows()[rows[known]])
+    start = (noise + 1 if published else _LENGTH_OF_UNKNOWN * noise).astype(np.float32)
+    known_vectors = vectors.rows(rows[known])
+    start[known] = known_vectors if published else unit_rows(known_vectors)
     return WordVectors(words, start, np.where(known, vectors.weights[rows], vectors.weights.max()))
 
 

@@ -15,6 +15,8 @@ import torch
 from click.testing import CliRunner
 
 from resift import Model, WordVectors, load_model
+from resift.encoders.codebook import membership
+from resift.encoders.kmeans import kmeans
 from resift.encoders.model import Layers
 from resift.encoders.tables import build_table
 from resift.errors import BadInput
@@ -190,6 +192,40 @@ def test_published_training_has_equal_weights_fixed_centres_and_constant_rates(
     torch.testing.assert_close(run.centres, centres, rtol=0, atol=0, check_stride=False)
     assert [group["lr"] for group in run.optimizers[0].param_groups] == rates
     assert not RoBoewOptions(published=True).tied
+
+
+def test_published_training_starts_from_original_and_random_vectors(
+    table: WordVectors, corpus: tuple[list[str], list[str]]
+) -> None:
+    options = KINDS["ro-boew, published"]
+    texts, labels = (
+        [*corpus[0], *["rare apples"] * 2, *[f"unknown{i}" for i in range(200)]],
+        [*corpus[1], *["greek"] * 202],
+    )
+    start = _TrainingRun(texts, class_shares(labels)[1], table, options).table
+    assert options.min_documents == 1
+    assert {"rare", "unknown7", "qqq"} <= set(start.words), "words of a single document are trained"
+    known = [word for word in start.words if table.index[word] >= 0]
+    rows = [start.index[word] for word in known]
+    np.testing.assert_array_equal(start.rows(rows), table.rows([table.index[word] for word in known]))
+    random = start.rows([start.index[f"unknown{i}"] for i in range(200)])
+    assert random.mean() == pytest.approx(1, abs=0.1)
+    assert random.std() == pytest.approx(1, abs=0.1)
+    assert not np.isin(start.rows([start.index["apples"]]), table.rows()).any(), "not the vector of its stem"
+
+
+def test_zero_epochs_return_an_untrained_network(table: WordVectors, corpus: tuple[list[str], list[str]]) -> None:
+    settings = {**SMALL, "epochs": 0, "validation": 0, "published": True}
+    model, summary = train_on_labels(*corpus, table, RoBoewOptions(**settings))
+    assert (summary["epochs"], summary["map11"], summary["better"]) == (0, {}, None)
+    rows = [table.index["unseen"], table.index["banana"]]
+    words, codebook = table.rows(rows), kmeans(initial_vocabulary(corpus[0], table, 1, 0, True).rows(), 6, 0)
+    expected = membership(words, codebook, RoBoewOptions().sigma)
+    np.testing.assert_allclose(
+        model.table.rows([model.table.index[w] for w in ("unseen", "banana")]), expected, atol=1e-5
+    )
+    with pytest.raises(BadInput, match="epochs is 0, but validation is"):
+        RoBoewOptions(**{**SMALL, "epochs": 0})
 
 
 @pytest.mark.parametrize("kind", ["ro-boew", "rn-bof, segments"])
