@@ -26,6 +26,7 @@ from resift_lab.evaluation.data.labelled import required_label
 from resift_lab.evaluation.data.lines import json_objects
 from resift_lab.evaluation.same_class import same_class_scores
 from resift_lab.training.boew import class_means, cluster_entropy
+from resift_lab.training.epochs import Report, best_epochs, comparison, learning_curve
 from resift_lab.training.labels import Label, class_shares, hold_out
 from resift_lab.training.options import BagOptions
 from resift_lab.training.progress import Progress, StepCounter
@@ -107,16 +108,15 @@ def train_bags(
     classes, targets = class_shares(labels)
     held_out = hold_out(targets.argmax(axis=1), options.validation, options.seed)
     steps = StepCounter(progress, options.epochs * (len(bags) + int((~held_out).sum()) * bool(held_out.any())))
-    scores, better, epochs = dict[str, float](), None, options.epochs
+    curve, compared = list[float](), dict[str, Any](map11={}, better=None)
     if held_out.any():
-        curve, plain = _learning_curve(bags, targets, held_out, options, steps)
-        epochs = 1 + int(np.argmax(curve[1:]))
-        scores = {"vectors": plain, "untrained": curve[0], "trained": curve[epochs]}
-        better = scores["trained"] > max(plain, curve[0])
+        curve, plain = _curve_and_baseline(bags, targets, held_out, options, steps)
+        compared = comparison(curve, plain, options)
+    epochs = best_epochs(curve, options)
     steps.total = steps.done + epochs * len(bags)
     run = BagTraining(Bags(bags), targets, options)
     while run.epochs < epochs:
-        run.train_epoch(steps)
+        run.train_epoch(steps.advance)
     summary = {
         **asdict(options),
         "documents": len(bags),
@@ -124,8 +124,7 @@ def train_bags(
         "regions": len(bags[0]),
         "held_out": int(held_out.sum()),
         "epochs": epochs,
-        "map11": scores,
-        "better": better,
+        **compared,
     }
     return run.network.export(field, summary), summary
 
@@ -155,11 +154,11 @@ class BagTraining:
         )
         self.rates = [group["lr"] for group in self.optimizer.param_groups]
 
-    def train_epoch(self, steps: StepCounter | None = None) -> None:
+    def train_epoch(self, report: Report) -> None:
         """Train on all documents once. The random choices depend only on the seed and the number of earlier epochs.
 
         Args:
-            steps: A counter of the processed documents, which reports the progress.
+            report: A function that is called after each step with the number of documents in the step.
         """
         options, size = self.options, len(self.targets)
         chance = np.random.default_rng([options.seed, self.epochs])
@@ -174,17 +173,14 @@ class BagTraining:
             self.optimizer.zero_grad()
             loss.backward()
             self.optimizer.step()
-            if steps:
-                steps.advance(len(batch))
+            report(len(batch))
         self.epochs += 1
 
 
-def _learning_curve(
+def _curve_and_baseline(
     bags: Sequence[Bag], targets: Floats, held_out: NDArray[np.bool_], options: BagOptions, steps: StepCounter
 ) -> tuple[list[float], float]:
     """Train on the documents that are not held out, and evaluate after each epoch with the held-out documents.
-
-    Training ends early if the evaluation has not improved for several epochs.
 
     Args:
         bags: The bags of all N documents.
@@ -204,8 +200,7 @@ def _learning_curve(
         return float(np.nanmean(same_class_scores(query_vectors, vectors, main[held_out], main[~held_out]).map11))
 
     run = BagTraining(database, targets[~held_out], options)
-    curve = [quality(run.network.encode(queries), run.network.encode(database))]
-    while run.epochs < options.epochs and run.epochs - int(np.argmax(curve)) < options.patience:
-        run.train_epoch(steps)
-        curve.append(quality(run.network.encode(queries), run.network.encode(database)))
+    curve = learning_curve(
+        run, lambda: quality(run.network.encode(queries), run.network.encode(database)), options, steps.advance
+    )
     return curve, quality(queries.mean_vectors(), database.mean_vectors())

@@ -89,7 +89,7 @@ def train_classes(
         raise BadInput(message, value=encoder.name, expected=expected)
     options = options or ClassOptions()
     classes, shares = class_shares(labels)
-    documents = _LabelledDocuments(texts, shares.argmax(axis=1), len(classes), encoder)
+    documents = _EncodedDocuments(texts, shares.argmax(axis=1), len(classes), encoder)
     folds = stratified_folds(documents.labels, options.folds, options.seed)
     steps = StepCounter(progress, 1 + len(np.unique(folds[folds >= 0])))
     (weight, temperature), map11 = _choose_weight_and_temperature(documents, folds, options.seed, steps)
@@ -136,7 +136,7 @@ def stratified_folds(labels: NDArray[np.int64], folds: int, seed: int) -> NDArra
     return numbers
 
 
-class _LabelledDocuments:
+class _EncodedDocuments:
     """Labelled documents with their word counts and their vectors, from which the classifiers are trained.
 
     Attributes:
@@ -177,7 +177,7 @@ class _WordClassifier:
         bias: The constant of each class, shape (C,).
     """
 
-    def __init__(self, documents: _LabelledDocuments, rows: NDArray[Any]) -> None:
+    def __init__(self, documents: _EncodedDocuments, rows: NDArray[Any]) -> None:
         with needs_extra("lab", "training"):
             from sklearn.svm import LinearSVC
 
@@ -227,7 +227,7 @@ class _VectorClassifier:
         bias: The constant of each class, shape (C,).
     """
 
-    def __init__(self, documents: _LabelledDocuments, rows: NDArray[Any]) -> None:
+    def __init__(self, documents: _EncodedDocuments, rows: NDArray[Any]) -> None:
         vectors = np.hstack([documents.vectors[rows], np.ones((len(rows), 1))])
         sizes = np.bincount(documents.labels[rows], minlength=documents.classes)
         balance = (len(rows) / (np.count_nonzero(sizes) * sizes[documents.labels[rows]]))[:, None]
@@ -249,7 +249,7 @@ class _VectorClassifier:
 
 
 def _choose_weight_and_temperature(
-    documents: _LabelledDocuments, folds: NDArray[np.int64], seed: int, steps: StepCounter
+    documents: _EncodedDocuments, folds: NDArray[np.int64], seed: int, steps: StepCounter
 ) -> tuple[tuple[float, float], dict[str, float]]:
     """Choose two constants of a class encoder by cross-validation: the weight w and the temperature T.
 

@@ -8,7 +8,7 @@ continues from the saved state and gives the same result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from resift_lab.evaluation.same_class import same_class_scores
 from resift_lab.training.boew import class_means, cluster_entropy
 from resift_lab.training.checkpoint import Checkpoint, inputs_digest, network_state, restore_network
 from resift_lab.training.documents import segment_counts
+from resift_lab.training.epochs import Report, best_epochs, comparison, learning_curve
 from resift_lab.training.labels import Label, class_shares, hold_out
 from resift_lab.training.options import RoBoewOptions
 from resift_lab.training.progress import Progress, StepCounter
@@ -78,8 +79,8 @@ def train_on_labels(
     saved = Checkpoint(checkpoint, inputs_digest(texts, vectors, options, targets.tobytes()))
     choosing = int((~documents.held_out).sum()) if documents.held_out.any() else 0
     steps = StepCounter(progress, options.epochs * (choosing + len(texts)))
-    curve = _learning_curve(documents, vectors, options, saved, steps) if choosing else []
-    epochs = 1 + int(np.argmax(curve[1:])) if curve else options.epochs
+    curve = _curve_on_held_out(documents, vectors, options, saved, steps) if choosing else []
+    epochs = best_epochs(curve, options)
     steps.total = steps.done + epochs * len(texts)
     run = _TrainingRun(documents.texts, documents.targets, vectors, options)
     _train_on_all(run, epochs, curve, saved, steps)
@@ -90,7 +91,7 @@ def train_on_labels(
         "words": len(run.table),
         "held_out": int(documents.held_out.sum()),
         "epochs": epochs,
-        **_comparison(documents, vectors, curve, epochs),
+        **_comparison(documents, vectors, curve, options),
     }
     return run.network.export(run.table, vectors, summary), summary
 
@@ -173,7 +174,7 @@ class _TrainingRun:
         model = Model("", self.table, "mean", "cosine", Layers(segments=self.network.segments))
         return segment_counts(model, texts)
 
-    def train_epoch(self, report: Callable[[int], None]) -> None:
+    def train_epoch(self, report: Report) -> None:
         """Train on all documents once. The random order depends only on the seed and the number of earlier epochs.
 
         Args:
@@ -231,12 +232,10 @@ class _TrainingRun:
         restore_network(state, self.network, self.optimizers)
 
 
-def _learning_curve(
+def _curve_on_held_out(
     documents: _LabelledDocuments, vectors: WordVectors, options: RoBoewOptions, saved: Checkpoint, steps: StepCounter
 ) -> list[float]:
     """Train on the documents that are not held out, and evaluate after each epoch with the held-out documents.
-
-    Training ends early if the evaluation has not improved for several epochs.
 
     Args:
         documents: The labelled documents, some of which are held out from training.
@@ -259,12 +258,10 @@ def _learning_curve(
     def quality() -> float:
         return documents.mean_ap(run.network.encode(queries), run.network.encode(run.counts))
 
-    curve = curve or [quality()]
-    while run.epochs < options.epochs and run.epochs - int(np.argmax(curve)) < options.patience:
-        run.train_epoch(steps.advance)
-        curve.append(quality())
+    def save(curve: list[float]) -> None:
         saved.save({"stage": _CHOOSING, "curve": curve, "run": run.state()})
-    return curve
+
+    return learning_curve(run, quality, options, steps.advance, curve, save)
 
 
 def _train_on_all(run: _TrainingRun, epochs: int, curve: list[float], saved: Checkpoint, steps: StepCounter) -> None:
@@ -284,24 +281,23 @@ def _train_on_all(run: _TrainingRun, epochs: int, curve: list[float], saved: Che
         saved.save({"stage": _FINAL, "curve": curve, "run": run.state()})
 
 
-def _comparison(documents: _LabelledDocuments, vectors: WordVectors, curve: list[float], epochs: int) -> dict[str, Any]:
+def _comparison(
+    documents: _LabelledDocuments, vectors: WordVectors, curve: list[float], options: RoBoewOptions
+) -> dict[str, Any]:
     """Compare the trained encoder with untrained encoders, for the summary that :func:`train_on_labels` returns.
 
     Args:
         documents: The labelled documents, some of which are held out from training.
         vectors: The untrained word vectors. One of the untrained models averages them.
         curve: Mean average precision before training (first value) and after each epoch of training. May be empty.
-        epochs: Number of epochs after which the trained model is evaluated.
+        options: The settings.
 
     Returns:
-        A dictionary with two entries. ``map11`` is the mean average precision by model: ``vectors`` (averaged word
-        vectors), ``untrained`` and ``trained``. ``better`` tells whether the trained model has the highest value. It is
-        None if the curve is empty.
+        The dictionary of :func:`resift_lab.training.epochs.comparison`. If the curve is empty, ``map11`` is empty, and
+        ``better`` is None.
     """
     if not curve:
         return {"map11": {}, "better": None}
     mean = build_model("mean", vectors)
     queries, database = documents.texts_of(held_out=True), documents.texts_of(held_out=False)
-    plain = documents.mean_ap(mean.encode(queries), mean.encode(database))
-    scores = {"vectors": plain, "untrained": curve[0], "trained": curve[epochs]}
-    return {"map11": scores, "better": scores["trained"] > max(scores["vectors"], scores["untrained"])}
+    return comparison(curve, documents.mean_ap(mean.encode(queries), mean.encode(database)), options)

@@ -48,7 +48,7 @@ def test_regions_tell_classes_apart_that_have_the_same_vectors() -> None:
 def test_the_exported_model_encodes_as_the_network() -> None:
     bags, labels = swapped_regions()
     run = BagTraining(Bags(bags), class_shares(labels)[1], SMALL)
-    run.train_epoch()
+    run.train_epoch(lambda documents: None)
     vectors, faults = run.network.export("patches", {}).encode_bags([[r.tolist() for r in bag] for bag in bags])
     np.testing.assert_allclose(vectors, unit_rows(run.network.encode(run.bags)), atol=1e-5)
     assert faults == {}

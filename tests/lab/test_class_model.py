@@ -16,7 +16,7 @@ from resift.encoders.tables import build_table
 from resift.errors import BadInput, DimensionMismatch
 from resift.text import tokenize
 from resift_lab.commands.train import train as train_commands
-from resift_lab.training.classes import _LabelledDocuments, _WordClassifier, stratified_folds, train_classes
+from resift_lab.training.classes import _EncodedDocuments, _WordClassifier, stratified_folds, train_classes
 from resift_lab.training.options import ClassOptions
 
 TOPICS = {
@@ -99,7 +99,7 @@ def test_word_scores_are_those_of_scikit_learn(table: WordVectors) -> None:
 
     texts, labels = texts_of(slice(8), 10, 2)
     numbers = np.unique(labels, return_inverse=True)[1]
-    documents = _LabelledDocuments(texts, numbers, 3, build_model("mean", table))
+    documents = _EncodedDocuments(texts, numbers, 3, build_model("mean", table))
     part = _WordClassifier(documents, np.arange(20))
     vectorizer = TfidfVectorizer(sublinear_tf=True, min_df=2, analyzer=tokenize)
     machine = LinearSVC(C=1.0, random_state=0).fit(vectorizer.fit_transform(texts[:20]), labels[:20])
