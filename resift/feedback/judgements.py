@@ -83,21 +83,6 @@ class JudgedDocument:
     title_text: str = ""
 
 
-def source_from_grade(grade: float) -> str:
-    """Infer the source of an old judgement from its grade.
-
-    Version 0.1 of Resift stored judgements without their source. It used different grades for clicks, for skipped hits
-    and for explicit marks.
-
-    Args:
-        grade: The relevance grade of the judgement, from -1 to 1.
-
-    Returns:
-        ``click``, ``skip`` or ``mark``.
-    """
-    return {GRADES[name]: source for name, source in _IMPLICIT_SOURCES.items()}.get(grade, "mark")
-
-
 def collect_marks(marked: Mapping[str, Sequence[str]], scores: Mapping[str, float] | None = None) -> dict[str, Mark]:
     """Convert lists of marked document ids, and the relevance scores of a model, to a mark for each document.
 

@@ -24,8 +24,8 @@ Its value mixes a number and an object. Only Resift's mappings accept this value
 any other index. Without this field, such an index would store the vector as a plain list of numbers, which no search
 uses.
 """
-HIDDEN = [f"{VECTOR_FIELD}*", "resift_code", GUARD_FIELD]
-"""Patterns of the fields that hits show only if a search names them. Early versions of Resift wrote ``resift_code``."""
+HIDDEN = [f"{VECTOR_FIELD}*", GUARD_FIELD]
+"""Patterns of the fields that hits show only if a search names them."""
 PLAIN = {"search_pipeline": "_none"}
 """The part of a search body that skips the search pipeline of the index."""
 PIPELINE_PREFIX = "resift-"
@@ -283,7 +283,7 @@ def exclude_resift_fields(spec: Any) -> Any:
         BadInput: If ``spec`` is malformed.
 
     >>> exclude_resift_fields("t***")
-    {'includes': ['t*'], 'excludes': ['resift_vector*', 'resift_code', 'resift_needs_mapping']}
+    {'includes': ['t*'], 'excludes': ['resift_vector*', 'resift_needs_mapping']}
     """
     if spec is False:
         return spec

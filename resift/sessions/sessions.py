@@ -34,7 +34,7 @@ from resift.errors import (
     TextTooLong,
     shorten,
 )
-from resift.feedback.judgements import SOURCES, Judgement, source_from_grade
+from resift.feedback.judgements import SOURCES, Judgement
 from resift.sessions.quotas import Quotas
 
 log = logging.getLogger(__name__)
@@ -521,13 +521,11 @@ def _to_record(session: StoredSession, version: Any) -> SessionRecord:
             indices.index(judgement.index),
             judgement.document,
             int(judgement.grade) if judgement.grade == int(judgement.grade) else judgement.grade,
+            SOURCES.index(judgement.source),
         ]
         for judgement in session.judgements
     ]
-    # The sources are a separate list, because version 0.1 expects rows of six values. During an upgrade, replicas of
-    # both versions share the store.
-    sources = [SOURCES.index(judgement.source) for judgement in session.judgements]
-    body = {"at": session.created, "q": queries, "j": rows, "s": sources}
+    body = {"at": session.created, "q": queries, "j": rows}
     if session.owner is not None:
         body["o"] = session.owner
     return SessionRecord(body, session.expires, indices, version)
@@ -536,22 +534,18 @@ def _to_record(session: StoredSession, version: Any) -> SessionRecord:
 class _SessionBody(msgspec.Struct):
     """The JSON document in which a session is stored. Names are short to save space.
 
-    Sessions that were stored by version 0.1 have no sources and no owner.
-
     Attributes:
         at: The time of creation in Unix seconds.
         q: The distinct queries of all judgements.
-        j: The judgements. Each is a list of six values: the number of the step, the time in milliseconds since
+        j: The judgements. Each is a list of seven values: the number of the step, the time in milliseconds since
             creation, the position of the query in ``q``, the position of the index name in
-            :attr:`SessionRecord.indices`, the document id, and the grade.
-        s: The source of each judgement, as a position in SOURCES.
+            :attr:`SessionRecord.indices`, the document id, the grade, and the position of the source in SOURCES.
         o: The name of the API key that created the session, or None.
     """
 
     at: Time
     q: list[str]
-    j: list[tuple[_Whole, float, _Whole, _Whole, Annotated[str, Meta(min_length=1)], _Grade]]
-    s: list[_Whole] | None = None
+    j: list[tuple[_Whole, float, _Whole, _Whole, Annotated[str, Meta(min_length=1)], _Grade, _Whole]]
     o: str | None = None
 
 
@@ -568,13 +562,11 @@ def _from_record(id: str, stored: SessionRecord) -> StoredSession:
     try:
         body, expires = msgspec.convert(stored.body, _SessionBody), msgspec.convert(stored.expires, Time)
         indices = msgspec.convert(stored.indices, list[_IndexName])
-        if body.s is None:
-            sources = [source_from_grade(row[5]) for row in body.j]
-        else:
-            sources = [SOURCES[number] for number in body.s]
         judgements = [
-            Judgement(indices[index], document, grade, body.q[query], round(body.at + at / 1000, 3), step, source)
-            for (step, at, query, index, document, grade), source in zip(body.j, sources, strict=True)
+            Judgement(
+                indices[index], document, grade, body.q[query], round(body.at + at / 1000, 3), step, SOURCES[source]
+            )
+            for step, at, query, index, document, grade, source in body.j
         ]
         for judgement in judgements:
             msgspec.convert(judgement.at, Time)

@@ -171,15 +171,7 @@ class WordVectors:
             words: The words, in the order of their vectors.
             arrays: The arrays by name, as returned by :meth:`arrays`.
             info: Information about the origin of the vectors.
-
-        Raises:
-            BadInput: If the vectors belong to parts of words. Version 0.1 of Resift wrote such tables.
         """
-        if "tokenizer" in arrays:
-            raise BadInput(
-                "the table has word pieces instead of words",
-                expected="a table of words: convert the static model again with resift vectors convert",
-            )
         return cls(words, arrays["vectors"], arrays["weights"], arrays.get("scales"), info)
 
     def save(self, folder: str | Path) -> Path:

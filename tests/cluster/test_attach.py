@@ -171,8 +171,8 @@ def test_an_index_with_replaced_meta_can_be_detached(shop: Index, own: tuple[Mod
     assert "is not attached" in run("detach", shop.name, opensearch_url, status=2).output
 
 
-def attach_as_before(index: Index, model: Model) -> None:
-    """Attach an index as earlier versions did, with vectors of floats in a field without an HNSW index."""
+def attach_floats(index: Index, model: Model) -> None:
+    """Attach an index with vectors of floats in a field without an HNSW index."""
     (target,) = find_targets(index.cluster, index.name)
     info = replace(IndexInfo.from_model(model, FIELDS, index.name), has_hnsw=False)
     floats = {info.vector_field: {"type": "knn_vector", "dimension": model.dim}}
@@ -191,12 +191,12 @@ def scores(index: Index, model: Model) -> dict[str, float]:
 
 @pytest.mark.since(3, "2.19.1 lets no knn_vector join an index without index.knn, and versions before refused it there")
 @pytest.mark.parametrize("is_interrupted", [False, True])
-def test_vectors_of_an_earlier_version_are_read_until_they_are_replaced(
+def test_vectors_of_floats_are_read_until_they_are_replaced(
     shop: Index, own: tuple[Model, str], opensearch_url: str, monkeypatch: pytest.MonkeyPatch, is_interrupted: bool
 ) -> None:
     model, folder = own
     documents = shop.documents()
-    attach_as_before(shop, model)
+    attach_floats(shop, model)
     assert_right(shop, model, FIELDS, "resift_vector")
     before = scores(shop, model)
     flags = ("--model", folder)
@@ -233,7 +233,7 @@ def test_indices_of_one_alias_are_searched_together_while_their_vectors_are_repl
 
     try:
         for index in (shop, second):
-            attach_as_before(index, own[0])
+            attach_floats(index, own[0])
         monkeypatch.setattr("resift.plugin.operations.attach_vectors._IndexAttachment._update_pipelines", look)
         run("attach", both, opensearch_url, "--model", own[1])
     finally:

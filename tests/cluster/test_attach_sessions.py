@@ -31,12 +31,9 @@ from attached_searches import (
 from click.testing import CliRunner
 
 import resift
-from resift import Model
 from resift.cli.main import main
 from resift.errors import BadInput
-from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.installation import find_installations
-from resift.plugin.cluster.templates import fingerprint
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations.attach_searches import COST
 from resift.plugin.operations.doctor import status_rows
@@ -453,53 +450,6 @@ def test_an_installation_is_not_removed_while_a_users_pipeline_needs_it(
     assert row.state == f"no index {shop.name}"
     resift_command("detach", shop.name, opensearch_url)
     assert kinds(pipeline(shop, name)) == ["neural_query_enricher"]
-
-
-def as_in_version_0_1(index: Index, own: tuple[Model, str], url: str, installer: Installer) -> None:
-    """Attach an index as version 0.1 did, with vectors, a record, both settings, and a pipeline for this index."""
-    name = f"resift-{index.name}"
-    resift_command("attach", index.name, url, "--vectors", "--force", "--model", own[1])
-    ml_inference = {
-        "tag": installer.name,
-        "function_name": "remote",
-        "model_id": index.cluster.ml_objects("models", f"{installer.name}-rewrite")[0][0],
-        "model_config": {"index": index.name, "model": own[0].hash},
-        "input_map": [{"body": "$"}],
-        "output_map": [{"body": "$.body"}],
-        "query_template": "${body}",
-        "full_response_path": False,
-        "ignore_failure": True,
-    }
-    body = {"description": "", "request_processors": [{"ml_inference": ml_inference}]}
-    content = fingerprint(json.dumps(body, sort_keys=True))
-    stamp = f"Resift 0.1.0, model {own[0].hash}, content {content}"
-    index.cluster.request("PUT", f"/_search/pipeline/{name}", {**body, "description": stamp})
-    meta = index.mapping()["_meta"]
-    meta["resift"]["attached"]["settings"] = {"index.search.default_pipeline": None}
-    index.cluster.request("PUT", f"/{index.name}/_mapping", {"_meta": meta})
-    set_default(index, name)
-
-
-def test_indices_attached_by_version_0_1_keep_their_vectors_and_can_be_detached(
-    shop: Index, own: tuple[Model, str], served: Served, opensearch_url: str
-) -> None:
-    name, before = f"resift-{shop.name}", (shop.mapping(), shop.settings(), shop.documents())
-    as_in_version_0_1(shop, own, opensearch_url, served.installer)
-    (row,) = (row for row in status_rows(served.installer) if row.name == name)
-    assert row.state in ("other version 0.1.0", "changed")
-    there = contents(shop)
-    told = resift_command("attach", shop.name, opensearch_url).output
-    assert f"{shop.name} keeps its vectors of mean ({own[0].hash})" in told
-    assert contents(shop) == there
-    assert asked(shop, name)["index"] == shop.name
-    for again in (False, True):
-        if again:
-            as_in_version_0_1(shop, own, opensearch_url, served.installer)
-        assert "back to unset" in resift_command("detach", shop.name, opensearch_url).output
-        mapping = shop.mapping()
-        mapping["properties"].pop("resift_vector_int8")
-        assert (mapping, shop.settings(), shop.documents()) == before
-        assert pipeline(shop, name) is None
 
 
 def test_a_deleted_pipeline_is_created_again_or_its_setting_is_removed(

@@ -273,8 +273,8 @@ def test_a_session_is_its_keys(clients: dict[str, FlaskClient]) -> None:
     assert shop.get("/v1/sessions/anna").status_code == 404
 
 
-def test_sessions_of_before_there_were_keys(clients: dict[str, FlaskClient], store: SessionStore) -> None:
-    old = SessionRecord({"at": 1.0, "q": ["fire"], "j": [[1, 0, 0, 0, "2", 1]]}, 4e9, ["docs"])
+def test_sessions_without_an_owner_are_for_admins(clients: dict[str, FlaskClient], store: SessionStore) -> None:
+    old = SessionRecord({"at": 1.0, "q": ["fire"], "j": [[1, 0, 0, 0, "2", 1, 0]]}, 4e9, ["docs"])
     assert store.write("old", old)
     assert clients[""].get("/v1/sessions/old").get_json()["steps"] == 1
     assert clients["boss"].get("/v1/sessions/old").get_json()["steps"] == 1

@@ -30,7 +30,7 @@ from resift.reranker.access.keys import Caller
 from resift.sessions.sessions import Sessions
 
 LATER = 4e9
-BODY = {"at": 1.5, "q": ["fire é", "gun"], "j": [[1, 0, 0, 0, "bush", 1], [2, 9, 1, 0, "army", -0.5]], "o": None}
+BODY = {"at": 1.5, "q": ["fire é", "gun"], "j": [[1, 0, 0, 0, "bush", 1, 0], [2, 9, 1, 0, "army", -0.5, 3]]}
 VALUES = st.recursive(
     st.none()
     | st.booleans()

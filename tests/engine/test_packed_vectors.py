@@ -61,7 +61,7 @@ def stored() -> dict[str, np.ndarray[Any, np.dtype[np.float32]]]:
 def filled(
     cluster: OpenSearchEngine, model: Model, stored: dict[str, np.ndarray[Any, np.dtype[np.float32]]]
 ) -> Iterator[str]:
-    """An index of three shards with these vectors, as an earlier version of Resift wrote them too."""
+    """An index of three shards with these vectors."""
     index = f"packed-{uuid.uuid4().hex[:8]}"
     mapping = {**mappings(["title", "text"], model), "date_detection": False}
     # without a graph, which takes no tiny vectors: what `resift attach` adds to an index
@@ -72,7 +72,7 @@ def filled(
     for n, text in enumerate(texts):
         source: dict[str, Any] = {"title": f"one {'two ' * n}", "text": text, "n": n, "big": 10**17 + 1}
         if str(n) in stored:
-            source |= {"resift_vector": stored[str(n)].tolist(), "resift_code": "AACAPw=="}
+            source["resift_vector"] = stored[str(n)].tolist()
         cluster.client.index(index=index, id=str(n), body=source, params={"routing": "r"} if n % 2 else {})
     cluster.refresh(index)
     yield index
@@ -120,10 +120,9 @@ def bare(value: Any) -> Any:
         return [bare(one) for one in value]
     if not isinstance(value, dict):
         return value
-    hidden = ("resift_vector", "resift_code")
     found = {name: bare(one) for name, one in value.items()}
     if isinstance(found.get("_source"), dict):
-        found["_source"] = {name: one for name, one in found["_source"].items() if name not in hidden}
+        found["_source"] = {name: one for name, one in found["_source"].items() if name != "resift_vector"}
     return found
 
 

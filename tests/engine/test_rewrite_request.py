@@ -211,7 +211,7 @@ def test_vectors_are_excluded_from_source_on_request(client: FlaskClient, filled
             "_source"
         )
 
-    hidden = ["resift_vector*", "resift_code", "resift_needs_mapping"]
+    hidden = ["resift_vector*", "resift_needs_mapping"]
     assert asked(None) == {"excludes": hidden}
     assert asked(["t*"]) == {"includes": ["t*"], "excludes": hidden}
     assert asked(["title", "resift_vector"]) == {"includes": ["title", "resift_vector"]}

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 import pytest
 from clock import Clock
 
 from resift.contracts.session_store import SessionRecord, SessionStore
 from resift.errors import BadInput, SessionBusy, SessionNotFound, SessionsUnavailable
-from resift.feedback.judgements import Judgement, source_from_grade
+from resift.feedback.judgements import Judgement
 from resift.reranker.access.keys import Caller
 from resift.sessions import sessions as module
 from resift.sessions.sessions import MAX_JUDGEMENTS, Sessions, StoredSession
@@ -28,7 +26,8 @@ def sessions(open_stores: Callable[[], SessionStore], clock: Clock) -> Sessions:
 
 def add(sessions: Sessions, session: str, *marks: tuple[str, float], query: str = "q") -> StoredSession:
     """Add judgements: marks, or clicks and skips if the grade is that of a click or a skip."""
-    made = [Judgement("docs", name, grade, source=source_from_grade(grade)) for name, grade in marks]
+    sources = {0.5: "click", -0.25: "skip"}
+    made = [Judgement("docs", name, grade, source=sources.get(grade, "mark")) for name, grade in marks]
     return sessions.add(session, query, made)
 
 
@@ -54,37 +53,6 @@ def test_judgements_are_stored_exactly(sessions: Sessions, clock: Clock) -> None
     assert (added.judgements, added.created) == (found.judgements, found.created)
     assert (found.created, found.steps) == (1_795_270_631.684, 2)
     assert found.expires == pytest.approx(clock.now + 3600, abs=0.001)
-
-
-def decoded_by_version_0_1(id: str, stored: SessionRecord) -> list[tuple[Any, ...]]:
-    """Return what version 0.1 reads from a stored session, with its own code. Replicas are upgraded one by one."""
-    created, queries = stored.body["at"], stored.body["q"]
-    return [
-        (stored.indices[index], document, float(grade), queries[query], round(created + at / 1000, 3), step)
-        for step, at, query, index, document, grade in stored.body["j"]
-    ]
-
-
-def test_version_0_1_reads_what_is_stored_and_its_sessions_are_read(
-    sessions: Sessions, open_stores: Callable[[], SessionStore]
-) -> None:
-    scored = [Judgement("docs", "d1", 0.5, source="model"), Judgement("docs", "d2", -0.25, source="model")]
-    sessions.add("new", "fire", [Judgement("docs", "d0", 1), *scored])
-    store = open_stores()
-    stored = store.read("new")
-    assert stored is not None
-    new = sessions.get("new").judgements
-    assert decoded_by_version_0_1("new", stored) == [
-        (one.index, one.document, one.grade, one.query, one.at, one.step) for one in new
-    ]
-    assert [one.source for one in new] == ["mark", "model", "model"]
-    # As version 0.1 wrote it, without sources, which are then inferred from the grades.
-    old = {name: value for name, value in stored.body.items() if name in ("at", "q", "j")}
-    assert store.write("old", SessionRecord(old, stored.expires, stored.indices))
-    assert [one.source for one in sessions.get("old").judgements] == ["mark", "click", "skip"]
-    assert [replace(one, source="mark") for one in sessions.get("old").judgements] == [
-        replace(one, source="mark") for one in new
-    ]
 
 
 def test_the_latest_judgement_counts_but_a_click_is_no_mark(sessions: Sessions) -> None:

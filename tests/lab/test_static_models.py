@@ -17,8 +17,7 @@ from resift import WordVectors
 from resift.cli.main import main
 from resift.encoders.builders import build_model
 from resift.encoders.tables import quantize_table
-from resift.errors import BadInput, CorruptModel
-from resift.vectors.folder import write_folder
+from resift.errors import BadInput
 from resift_lab.vectors.convert import convert
 from resift_lab.vectors.model2vec import read_static, write_model2vec
 
@@ -147,13 +146,6 @@ def test_sentence_transformers_gives_the_same_similarities(tmp_path: Path, kind:
     # sentence-transformers counts unknown pieces, model2vec does not
     ours = build_model("mean", read_static(tmp_path / "static", WORDS)).encode(IN_WORDS)
     np.testing.assert_allclose(ours @ ours.T, theirs @ theirs.T, atol=1e-3)
-
-
-def test_a_table_of_pieces_of_an_earlier_version_is_refused(tmp_path: Path, pieces: WordVectors) -> None:
-    arrays = {**pieces.arrays(), "tokenizer": np.frombuffer(b"{}", np.uint8)}
-    write_folder(tmp_path / "v", "vectors.json", pieces.info, pieces.words, arrays)
-    with pytest.raises(CorruptModel, match="word pieces"):
-        WordVectors.load(tmp_path / "v")
 
 
 def test_words_instead_of_pieces(tmp_path: Path, pieces: WordVectors) -> None:

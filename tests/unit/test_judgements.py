@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from resift.errors import BadInput
-from resift.feedback.judgements import GRADES, Judgement, collect_marks, source_from_grade
+from resift.feedback.judgements import GRADES, Judgement, collect_marks
 from resift.sessions.sessions import effective_judgements
 
 
 def effective_grades(*grades: float) -> list[float]:
     """Return the grades that count for a document with these marks, clicks and skips, in this order."""
-    judgements = [Judgement("i", "a", grade, source=source_from_grade(grade)) for grade in grades]
+    sources = {GRADES["clicked"]: "click", GRADES["skipped"]: "skip"}
+    judgements = [Judgement("i", "a", grade, source=sources.get(grade, "mark")) for grade in grades]
     return [judgement.grade for judgement in effective_judgements(judgements)]
 
 

@@ -59,8 +59,6 @@ class IndexRecord:
         """
         resift_meta: Mapping[str, Any] = meta.get("resift") or {}
         info, attached = IndexInfo.from_meta(index, resift_meta), resift_meta.get("attached")
-        if resift_meta and attached is None and "resift_copy" in meta:  # a copy that an earlier version has created
-            attached = {"fields": [info.vector_field]}
         details: Mapping[str, Any] = attached or {}
         return cls(
             index=index,

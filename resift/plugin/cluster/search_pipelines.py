@@ -170,8 +170,7 @@ class SearchPipeline(Resource):
         if self.current is None:
             return "missing"
         settings = _processor_settings(self.current)
-        # Version 0.1 wrote its stamp into the description of the pipeline, not of the processor.
-        current = {} if settings is None else {**self.current, **settings}
+        current = settings or {}
         state = self._state_from_stamp(str(current.get("description", "")))
         is_equal = {**current, **self.body[self.rewriter.kind], "description": ""} == {**current, "description": ""}
         return "changed" if state == "ok" and not is_equal else state

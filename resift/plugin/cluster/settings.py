@@ -17,10 +17,9 @@ TRUSTED_ADDRESSES = "plugins.ml_commons.trusted_connector_endpoints_regex"
 # private addresses, so Resift adds its pattern only to a list that has patterns already.
 TRUSTED_PRIVATE_ADDRESSES = "plugins.ml_commons.trusted_connector_private_endpoints_regex"
 _LISTS = (TRUSTED_ADDRESSES, TRUSTED_PRIVATE_ADDRESSES)
-# Settings that Resift switches, and the values that it sets. Only version 0.1 changed only_run_on_ml_node, which is
-# listed so that uninstalling restores it. Later versions need not change it: it has no influence on remote models,
-# which run on the nodes that plugins.ml_commons.task_dispatcher.eligible_node_role.remote_model selects.
-_SWITCHES = {"plugins.ml_commons.only_run_on_ml_node": "false", PRIVATE_ADDRESSES: "true"}
+# Settings that Resift switches, and the values that it sets. plugins.ml_commons.only_run_on_ml_node has no influence on
+# remote models, which run on the nodes that plugins.ml_commons.task_dispatcher.eligible_node_role.remote_model selects.
+_SWITCHES = {PRIVATE_ADDRESSES: "true"}
 
 
 # ML Commons refuses these patterns since 3.7 (MLCommonsSettings.validateRegexSafety): a repeated group that ends with a

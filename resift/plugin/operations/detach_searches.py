@@ -92,7 +92,7 @@ class SearchDetachment:
             elif index in rewriter.defaults:
                 yield index, self._original_default(index, rewriter)
             elif is_created_by_resift(pipeline):
-                # Version 0.1 or a template has set the default, so the processor does not record the original default.
+                # A template has set the default, so the processor does not record the original default.
                 yield index, rewriter.base if rewriter.base in self.pipelines else None
 
     def _original_default(self, index: str, rewriter: Rewriter) -> str | None:
