@@ -1,4 +1,4 @@
-"""Interleaved searches, by which a trial measures whether sessions improve the ranking.
+"""Interleaved searches, by which a trial (an online experiment) measures whether sessions improve the ranking.
 
 A client who takes part in a trial sees a page with hits of two rankings, with and without the session's judgements
 (team draft interleaving). The page is written to the log of UBI (User Behavior Insights). The clicks in this log show
@@ -45,8 +45,8 @@ class InterleavedSearches:
     """Runs the searches of users who take part in an online experiment (a "trial").
 
     In a trial, hits ranked with and without the user's feedback are interleaved in a single list. Clicks then show
-    which ranking is better. A background thread writes the lists to the UBI (User Behavior Insights) log and evaluates
-    the trial. Instances are thread-safe.
+    which ranking is better. A background thread writes the lists to the UBI log and evaluates the trial. Instances are
+    thread-safe.
 
     Args:
         trials: The store of trials.
@@ -73,9 +73,8 @@ class InterleavedSearches:
     def answer(self, search: Search, run: Callable[[Search], Answer]) -> Answer:
         """Run a search. If the user takes part in a trial, interleave the hits with the hits of the plain ranking.
 
-        A trial is an online experiment that compares rankings with and without users' feedback. The hits are not
-        interleaved if the user's feedback does not change the ranking, if the API key has used up its daily quota of
-        bytes, if too many pages wait to be written to the log, or if interleaving fails.
+        The hits are not interleaved if the user's feedback does not change the ranking, if the API key has used up its
+        daily quota of bytes, if too many pages wait to be written to the log, or if interleaving fails.
 
         Args:
             search: The search request. Its session id identifies the user.
@@ -120,7 +119,7 @@ class InterleavedSearches:
         self.clicks.log.close()
 
     def _trial_of_user(self, search: Search) -> Trial | None:
-        """Return the trial (an online experiment) in which the user of a search takes part, or None.
+        """Return the trial in which the user of a search takes part, or None.
 
         Args:
             search: The search. Its session id identifies the user.
@@ -170,12 +169,12 @@ class InterleavedSearches:
         return entry
 
     def _write_page(self, trial: Trial, query: dict[str, Any]) -> None:
-        """Write a page of interleaved hits to the UBI (User Behavior Insights) log.
+        """Write a page of interleaved hits to the UBI log.
 
         Once an hour, the trial is evaluated as well.
 
         Args:
-            trial: The trial, an online experiment that compares two rankings.
+            trial: The trial during which the page was shown.
             query: The page in the format of a UBI query. It states for each hit which of the two rankings contributed
                 the hit.
         """
@@ -195,7 +194,7 @@ class InterleavedSearches:
             self._failed.put("any", True)
 
     def _evaluate(self, trial: Trial, now: float) -> None:
-        """Evaluate a trial (an online experiment), and end it if the clicks show which ranking users prefer.
+        """Evaluate a trial, and end it if the clicks show which ranking users prefer.
 
         The trial also ends if the clicks show that the difference is negligible, or after 28 days.
 

@@ -1,9 +1,9 @@
-"""Trials that compare results with and without sessions (team-draft interleaving).
+"""Trials: online experiments that compare results with and without sessions (team-draft interleaving).
 
 For a share of the clients the plain results and the results of the session are interleaved, until the clicks show which
 results are better. A trial is stored in the session store, under an id that no session can have. The interleaved pages
-are stored in the UBI log of queries, next to the clicks, and are deleted with them. The statistical test remains valid
-no matter how often the result is looked at.
+are stored in the UBI (User Behavior Insights) log of queries, next to the clicks, and are deleted with them. The
+statistical test remains valid no matter how often the result is looked at.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ class Trial:
     verdict: str = ""
 
     def includes(self, client: str, now: float) -> bool:
-        """Return whether a user takes part in this online experiment.
+        """Return whether a user takes part in this trial.
 
-        The experiment includes a fixed share of all users, chosen by a hash of their client ids. The result is
-        therefore the same for all searches of a user while the experiment is running. Afterwards, the result is False.
+        The trial includes a fixed share of all users, chosen by a hash of their client ids. The result is
+        therefore the same for all searches of a user while the trial is running. Afterwards, the result is False.
 
         Args:
             client: The user's client id.
@@ -111,8 +111,6 @@ class ShownPage:
     def to_ubi_query(self, trial: Trial, text: str) -> dict[str, Any]:
         """Describe the page as a query in the format of the UBI log, with the ids of its hits.
 
-        UBI (User Behavior Insights) is a format for logs of queries and user events.
-
         Args:
             trial: The trial during which the page was shown.
             text: The text of the query.
@@ -151,7 +149,7 @@ _TEAMS = {"plain": False, "session": True, "both": None}  # names of the teams i
 
 @dataclass(frozen=True)
 class Preference:
-    """Which ranking users prefer in an online experiment (a "trial"), as a mean with a confidence interval.
+    """Which ranking users prefer in a trial, as a mean with a confidence interval.
 
     The interval stays valid if a trial is evaluated repeatedly and stopped early.
 
@@ -187,9 +185,9 @@ class TrialReport:
 
     @property
     def verdict(self) -> str:
-        """The reason why the online experiment has ended or should end now, such as "sessions are better".
+        """The reason why the trial has ended or should end now, such as "sessions are better".
 
-        The text is empty if the experiment should continue.
+        The text is empty if the trial should continue.
         """
         preferred = self.preferred
         conditions = {
@@ -234,7 +232,7 @@ class Trials:
         self.clock = clock
 
     def find(self, index: str, wait: bool = True) -> Trial | None:
-        """Return the running trial of an index, or else its latest trial. A trial is an online experiment.
+        """Return the running trial of an index, or else its latest trial.
 
         Args:
             index: The name of the index.
@@ -246,7 +244,7 @@ class Trials:
         return self._read(index, wait)[0]
 
     def start(self, index: str, share: float) -> Trial:
-        """Start a trial, an online experiment that compares rankings with and without users' feedback on an index.
+        """Start a trial on an index.
 
         Args:
             index: The name of the index.
@@ -267,7 +265,7 @@ class Trials:
         return trial
 
     def change(self, trial: Trial, **fields: Any) -> Trial | None:
-        """Change some attributes of a trial (an online experiment) in the store.
+        """Change some attributes of a trial in the store.
 
         Args:
             trial: The trial as it was read from the store.
