@@ -390,17 +390,20 @@ class Engine(ABC):
         results = self.search_all(index, bodies, headers=headers) if bodies else []
         return [result.response["hits"]["total"]["value"] for result in results]
 
-    def word_counts(self, info: IndexInfo, words: Sequence[str], headers: Headers = None) -> tuple[int, list[int]]:
+    def word_counts(
+        self, info: IndexInfo, fields: Sequence[str], words: Sequence[str], headers: Headers = None
+    ) -> tuple[int, list[int]]:
         """Return the number of documents in an index, and the number of documents that contain each of some words.
 
         The default search pipeline of the index has no effect on the numbers.
 
         Args:
-            info: The description of the index. A document contains a word if the word is in one of its text fields.
+            info: The description of the index.
+            fields: The names or patterns of the fields in which words are searched. Empty for all fields.
             words: The words. The analyzers of the index normalise them.
             headers: The caller's HTTP headers, which are passed on to the engine.
         """
-        clauses = [text_clause(word, info.fields) for word in words]
+        clauses = [text_clause(word, fields) for word in words]
         total, *counts = self.document_counts(info.name, [{"match_all": {}}, *clauses], headers, skip_pipeline=True)
         return total, counts
 

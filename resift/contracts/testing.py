@@ -287,9 +287,9 @@ class EngineContract:
         searches = [{"multi_match": {"query": word, "fields": ["title", "text"]}} for word in words]
         expected = [len(ids(engine, indexed, search)) for search in searches]
         assert expected[0] == 2
-        assert engine.word_counts(info, words) == (5, expected)
-        assert engine.word_counts(info, []) == (5, [])
-        assert engine.word_counts(info, [*words, *["nothing"] * 600]) == (5, [*expected, *[0] * 600])
+        assert engine.word_counts(info, info.fields, words) == (5, expected)
+        assert engine.word_counts(info, info.fields, []) == (5, [])
+        assert engine.word_counts(info, info.fields, [*words, *["nothing"] * 600]) == (5, [*expected, *[0] * 600])
 
     def test_filters_match_as_in_opensearch(self, engine: Engine, indexed: str) -> None:
         """Filter clauses match the same documents as in OpenSearch."""

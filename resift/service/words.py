@@ -331,7 +331,7 @@ class SampledWords:
             headers: The caller's HTTP headers, which are passed on to the engine.
         """
         pairs = inflected_pairs(documents)
-        total, counts = self.engine.word_counts(info, [word for pair in pairs for word in pair], headers)
+        total, counts = self.engine.word_counts(info, info.fields, [word for pair in pairs for word in pair], headers)
         equal = sum(first == second for first, second in zip(counts[::2], counts[1::2], strict=True))
         return Vocabulary(documents, total, 2 * equal > len(pairs), self.word_vectors())
 

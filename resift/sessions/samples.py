@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 
 import numpy as np
 import orjson
@@ -210,15 +209,15 @@ class WordSelector:
         """
         # Sessions have words in common. They are counted for one session after the other, so that no word is counted
         # twice.
-        info = replace(info, fields=info.fields or tuple(sorted(text_fields)))
-        group = (info.name, str(headers), info.fields)
+        fields = info.fields or tuple(sorted(text_fields))
+        group = (info.name, str(headers), fields)
         values = dict.fromkeys(words, 1.0)
         if not self._failures.get(group):
             try:
                 values = get_or_fetch(
                     self._cache,
                     {word: (group, word) for word in words},
-                    lambda missing: self._selection_values(missing, info, headers),
+                    lambda missing: self._selection_values(missing, info, fields, headers),
                     group=group,
                 )
             except ResiftError as error:
@@ -226,7 +225,9 @@ class WordSelector:
                 self._failures.put(group, True)
         return values
 
-    def _selection_values(self, words: Sequence[str], info: IndexInfo, headers: Headers) -> dict[str, float]:
+    def _selection_values(
+        self, words: Sequence[str], info: IndexInfo, fields: Sequence[str], headers: Headers
+    ) -> dict[str, float]:
         """Return how useful each word would be as an additional word of a query.
 
         Let n be the number of documents that contain a word. The value of the word is idf · log(1 + n), where idf is
@@ -235,7 +236,8 @@ class WordSelector:
 
         Args:
             words: The candidates for expansion words.
-            info: The description of the index, with the fields in which the words are counted.
+            info: The description of the index.
+            fields: The fields in which the words are counted. Empty for all fields.
             headers: The caller's HTTP headers.
 
         Returns:
@@ -244,7 +246,7 @@ class WordSelector:
         Raises:
             ResiftError: If the engine returns an error.
         """
-        total, counts = self.engine.word_counts(info, words, headers)
+        total, counts = self.engine.word_counts(info, fields, words, headers)
         if total < _FEW_DOCUMENTS:
             return dict.fromkeys(words, 1.0)
         n = np.array(counts)

@@ -84,8 +84,8 @@ def test_samples_and_counts_skip_the_default_pipeline(engine: Any, many: str) ->
         assert engine.document_counts(many, clauses) == [1, 1]
         assert engine.document_counts(many, clauses, skip_pipeline=True) == [80, 3]
         info = engine.info(many)
-        assert engine.word_counts(info, ["fire", "3"]) == (80, [80, 1])
-        assert engine.word_counts(info, ["fire"] * 1200) == (80, [80] * 1200)
+        assert engine.word_counts(info, info.fields, ["fire", "3"]) == (80, [80, 1])
+        assert engine.word_counts(info, info.fields, ["fire"] * 1200) == (80, [80] * 1200)
         assert StoredSet(engine, many).total == 80
     finally:
         engine.client.indices.put_settings(index=many, body={"index.search.default_pipeline": "_none"})

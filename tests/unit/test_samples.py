@@ -49,7 +49,7 @@ class FailingEngine:
         self._request()
         return SimpleNamespace(response={"hits": {"total": {"value": 0}}})
 
-    def word_counts(self, info: IndexInfo, words: list[str], headers: Any) -> tuple[int, list[int]]:
+    def word_counts(self, info: IndexInfo, fields: Any, words: list[str], headers: Any) -> tuple[int, list[int]]:
         """Count 1,000 documents. The word ``rare`` is in a single one."""
         self._request()
         return 1000, [1 if word == "rare" else 50 for word in words]

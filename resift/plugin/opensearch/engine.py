@@ -453,20 +453,23 @@ class OpenSearchEngine(Engine):
         response = self.search(index, body, headers=headers).response
         return [bucket["doc_count"] for bucket in response["aggregations"]["counts"]["buckets"]]
 
-    def word_counts(self, info: IndexInfo, words: Sequence[str], headers: Headers = None) -> tuple[int, list[int]]:
+    def word_counts(
+        self, info: IndexInfo, fields: Sequence[str], words: Sequence[str], headers: Headers = None
+    ) -> tuple[int, list[int]]:
         """Return the number of documents in an index, and the number of documents that contain each of some words.
 
         The default search pipeline of the index has no effect on the numbers.
 
         Args:
-            info: The description of the index. A document contains a word if the word is in one of its text fields.
+            info: The description of the index.
+            fields: The names or patterns of the fields in which words are searched. Empty for all fields.
             words: The words. The analyzers of the index normalise them.
             headers: The HTTP headers of the caller, which are passed on to OpenSearch.
         """
-        clauses_per_term = ClauseCounter(info.field_types).clauses_per_term(info.fields)
+        clauses_per_term = ClauseCounter(info.field_types).clauses_per_term(fields)
         if not words or sum(map(term_count, words)) * clauses_per_term > MAX_OWN_CLAUSES:
-            return super().word_counts(info, words, headers)
-        clauses = [text_clause(word, info.fields) for word in words]
+            return super().word_counts(info, fields, words, headers)
+        clauses = [text_clause(word, fields) for word in words]
         # OpenSearch tests each document of the search against each filter of the aggregation. In a large index, this is
         # fast only if the search finds no documents except those with one of the words. The aggregation "global" counts
         # all documents.
