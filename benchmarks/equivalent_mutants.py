@@ -89,7 +89,7 @@ EQUIVALENT = {
     ): "about once a minute; nothing promises it to the second",
     (
         "resift/sessions/sessions.py",
-        "Judgement(indices[index], document, grade, body.q[query], round(body.at + at / 1000, 4), step, source)",
+        "indices[index], document, grade, body.q[query], round(body.at + at / 1000, 4), step, SOURCES[source]",
     ): "both have three decimals: rounding only takes away what floats add",
     (
         "resift/ingest/indexing.py",
