@@ -86,7 +86,7 @@ final class Connection {
     /** Closes the connection. Threads that wait for it get an exception. */
     void close() {
         try {
-            socket.close(); // that of TLS would wait until all data is sent
+            socket.close(); // SSLSocket.close() would wait for a thread that is writing
         } catch (IOException e) {
             // It is closed anyway.
         }

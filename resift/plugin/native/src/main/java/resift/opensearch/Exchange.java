@@ -23,8 +23,8 @@ final class Exchange {
     /**
      * Returns the body of the response to a POST request. Blocks the current thread until the response is complete, or {@link #end} is called.
      *
-     * <p>Reading the response takes as much time as the service likes, so that the caller must limit the time with {@link #end}. The lookup of the
-     * host name is the only step that {@link #end} does not interrupt.
+     * <p>{@code timeoutMillis} does not limit the whole time, so the caller must call {@link #end} when the time is over. Only the lookup of the host
+     * name cannot be ended.
      *
      * @param key           the API key, or null if the service has no keys
      * @param body          the JSON body of the request
@@ -40,7 +40,7 @@ final class Exchange {
                     try {
                         return post(idle, key, body, timeout);
                     } catch (IOException e) {
-                        if (e instanceof SocketTimeoutException || idle.hasResponse()) {
+                        if (e instanceof SocketTimeoutException || idle.hasResponse() || isOver()) {
                             throw e;
                         }
                         // The service may have closed this idle connection, and those that were idle for longer.
@@ -90,7 +90,7 @@ final class Exchange {
         current = connection;
     }
 
-    /** Prevents that {@link #end} closes the connection. Returns whether it has not been called yet. */
+    /** Returns the connection to its caller, so that {@link #end} no longer closes it. Returns false if {@link #end} has already been called. */
     private synchronized boolean release() {
         current = null;
         return isOver == false;

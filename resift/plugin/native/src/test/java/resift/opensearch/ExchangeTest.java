@@ -3,6 +3,8 @@ package resift.opensearch;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import com.sun.net.httpserver.HttpExchange;
@@ -22,6 +24,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 
 import javax.net.ssl.HttpsURLConnection;
@@ -268,6 +271,33 @@ class ExchangeTest {
             Thread.sleep(Long.MAX_VALUE);
         })) {
             ends(connections(silent.url().replace("http:", "https:")), ANSWER, begun);
+        }
+    }
+
+    @Test
+    void theEndOfAnExchangeKeepsOtherConnections() throws Exception {
+        CountDownLatch begun = new CountDownLatch(1);
+        AtomicInteger requests = new AtomicInteger();
+        try (RawServer raw = new RawServer(false, socket -> {
+            while (socket.getInputStream().read(new byte[8192]) >= 0) {
+                if (requests.incrementAndGet() == 3) {
+                    begun.countDown();
+                } else {
+                    write(socket, OK + "Content-Length: 2\r\n\r\n{}");
+                }
+            }
+        })) {
+            Connections pool = connections(raw.url());
+            Connection first = pool.create();
+            Connection second = pool.create();
+            for (Connection connection : List.of(first, second)) {
+                connection.open(TIMEOUT_MILLIS);
+                connection.post(null, ANSWER, TIMEOUT_MILLIS);
+                pool.keep(connection);
+            }
+            ends(pool, ANSWER, begun);
+            assertSame(first, pool.take());
+            assertNull(pool.take());
         }
     }
 
