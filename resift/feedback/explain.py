@@ -222,7 +222,8 @@ def explain_moves(
     whose similarity falls least then move up.
 
     Args:
-        feedback: The part of the feedback that applies to the search, from :meth:`Feedback.scoped_to_query`.
+        feedback: The part of the feedback that applies to the search, from :meth:`Feedback.scoped_to_query`. Its
+            vectors must be from the same field as the vectors of the hits.
         judged: The judged documents from which the feedback was learned.
         vectors: Vectors of the hits, shape (n, K).
         moved: Number of ranks that the session moved each hit up, shape (n,). Negative for hits that moved down.
@@ -236,8 +237,8 @@ def explain_moves(
     documents = [judged[position] for position in feedback.positions]
     if not documents:
         return [None] * len(vectors)
-    judged_vectors = np.stack([document.vector for document in documents])
-    similarities = unit_rows(vectors * feedback.mask) @ unit_rows(judged_vectors * feedback.mask).T
+    # The vectors of the feedback are of the same field as the mask. ``document.vector`` is always a vector of Resift.
+    similarities = unit_rows(vectors * feedback.mask) @ unit_rows(feedback.vectors * feedback.mask).T
     nearest = (similarities * np.abs(feedback.grades)).argmax(axis=1)
     largest = similarities[np.arange(len(vectors)), nearest].astype(float).round(4)
     agrees = (np.asarray(moved) * feedback.grades[nearest] > 0) & (largest > 0)

@@ -694,7 +694,13 @@ class SearchService:
         if reranking is not None:
             result = reranked_page(self.engine, reranking, parsed, rewritten, result)
         if may_reorder_hits and compares:
-            add_reasons(rewritten, result.hits, result.vectors, body["from"], before[0].hits)
+            try:
+                add_reasons(rewritten, result.hits, result.vectors, body["from"], before[0].hits)
+            except Exception as error:  # without reasons, the ranking is still correct
+                log.exception("The reasons of the hits are left out")
+                note = f"the reasons of the hits are left out: {type(error).__name__}"
+                knowledge = replace(rewritten.knowledge, notes=[*rewritten.knowledge.notes, note])
+                rewritten = replace(rewritten, knowledge=knowledge)
         ranking = self._ranking_details(rewritten, reranking) if may_reorder_hits else {"reranked": False}
         return Answer(result, {**ranking, **_outcome_details(rewritten), **facets})
 

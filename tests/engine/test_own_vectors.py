@@ -41,6 +41,7 @@ def own(rewritten_node: Node, model: Model) -> Iterator[Own]:
     fields["bytes"]["data_type"] = "byte"
     fields |= {
         "shown": _vectors("l2"),
+        "longer": _vectors("l2", 12),
         "tokens": {"type": "rank_features"},
         "tag": {"type": "keyword"},
         "n": {"type": "integer"},
@@ -60,6 +61,7 @@ def own(rewritten_node: Node, model: Model) -> Iterator[Own]:
         document["tokens"] = {word: 1.0 + words.count(word) for word in words}
         document["parts"] = [{"inner": vector.tolist()}]
         document["shown"] = vector.tolist()
+        document["longer"] = [*vector.tolist(), 0.1, 0.1, 0.1, 0.1]
         lines += [{"index": {"_index": index, "_id": str(n)}}, document if n < COUNT - 1 else source]
     assert not node.client.bulk(body=lines, params={"refresh": "true"})["errors"]
     made = Own(node.app, node.client, node.installation, index, node.other, node.query_model, node.rewritten)
@@ -82,9 +84,9 @@ def documents() -> Iterator[str]:
         yield " ".join([*words, "fire"] if n % 3 == 0 else words)
 
 
-def _vectors(space: str) -> Body:
+def _vectors(space: str, dimension: int = 8) -> Body:
     method = {"name": "hnsw", "engine": "lucene", "space_type": space}
-    return {"type": "knn_vector", "dimension": 8, "method": method}
+    return {"type": "knn_vector", "dimension": dimension, "method": method}
 
 
 def vector_of(model: Model) -> list[float]:
@@ -365,5 +367,16 @@ def test_the_service_searches_by_the_users_own_pipeline(
     places = {id: plain.index(id) - rank for rank, id in enumerate(ids(served))}
     assert {id: one["moved"] for id, one in reasons.items()} == {id: places[id] for id in reasons}
     because = {one["document"] for one in reasons.values()}
+    assert because
+    assert because <= {*own.relevant, own.irrelevant}
+
+
+def test_reasons_compare_own_vectors_of_another_dimension(own: Own, model: Model) -> None:
+    vector = [*vector_of(model), 0.1, 0.1, 0.1, 0.1]
+    body = {"query": {"knn": {"longer": {"vector": vector, "k": COUNT}}}, "ext": {"ml_inference": {"query": "fire"}}}
+    expected = own.post("/v1/search", query=body, session=SESSION)
+    answer = own.post("/v1/search", query=body, session=SESSION, reasons=True)
+    assert (answer["resift"]["outcome"], ids(answer)) == ("rewritten", ids(expected))
+    because = {one["document"] for hit in answer["hits"]["hits"] if (one := hit["resift"]["because"])}
     assert because
     assert because <= {*own.relevant, own.irrelevant}

@@ -231,6 +231,24 @@ def test_a_session_says_why(client: FlaskClient, filled: str) -> None:
     assert all("because" not in hit["resift"] for hit in plain)
 
 
+def test_an_error_in_the_reasons_does_not_change_the_ranking(
+    client: FlaskClient, filled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    post(client, "/v1/feedback", session="a", index=filled, query="fire", relevant=["bush"], irrelevant=["army"])
+    body = {"index": filled, "query": "fire", "session": "a"}
+    expected = post(client, "/v1/search", **body)
+
+    def fail(*arguments: Any) -> NoReturn:
+        raise ValueError("shapes")
+
+    monkeypatch.setattr("resift.service.answers.explain_moves", fail)
+    answer = post(client, "/v1/search", **body, reasons=True)
+    assert ids(answer) == ids(expected)
+    assert [hit["resift"]["because"] for hit in answer["hits"]["hits"]] == [None] * len(ids(expected))
+    assert (answer["resift"]["reranked"], answer["resift"]["outcome"]) == (True, "rewritten")
+    assert answer["resift"]["reason"] == "the reasons of the hits are left out: ValueError"
+
+
 def test_a_mark_counts_for_its_query_in_upper_and_lower_case(client: FlaskClient, filled: str) -> None:
     post(client, "/v1/feedback", session="a", index=filled, query="fire", relevant=["tree"], irrelevant=["army"])
     hits = [

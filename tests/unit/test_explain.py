@@ -12,6 +12,7 @@ from resift.encoders.tables import build_table
 from resift.feedback.explain import explain, explain_moves, title_of
 from resift.feedback.judgements import JudgedDocument, Judgement
 from resift.feedback.methods import METHODS
+from resift.feedback.ridge import Background
 
 
 def judge(model: Model, marks: dict[str, float], query: str = "") -> list[JudgedDocument]:
@@ -144,6 +145,19 @@ def test_judgements_that_do_not_apply_are_no_reasons(model: Model) -> None:
     assert reason["document"] == "bush fire"
     empty = Feedback.from_judged(judged, model.dim).scoped_to_query(query, vectors, "rain", carried_weight=0.0)
     assert explain_moves(empty, judged, vectors, [1]) == [None]
+
+
+def test_reasons_compare_vectors_of_the_field_that_ranked_the_hits(model: Model) -> None:
+    """The index's own vectors can have more dimensions than the vectors of the model."""
+    judged = judge(model, {"army gun": -1, "bush smoke": 1, "river rain": 1})
+    learned = Feedback.from_judged(judged, model.dim)
+    rows = {learned.positions.index(1): np.eye(12)[0], learned.positions.index(2): np.eye(12)[1]}
+    background = Background(np.zeros((0, 12), np.float32))
+    own = learned.with_vectors(dict(sorted(rows.items())), background)
+    hits = np.stack([np.eye(12)[1], 3 * np.eye(12)[0] + 4 * np.eye(12)[5]])
+    reasons = explain_moves(own, judged, hits, [2, 1])
+    assert [(reason or {}).get("document") for reason in reasons] == ["river rain", "bush smoke"]
+    assert [(reason or {}).get("similarity") for reason in reasons] == [1.0, 0.6]
 
 
 def test_titles_are_cut_at_the_end_of_a_word() -> None:
