@@ -14,8 +14,8 @@ from resift.arrays import Floats
 from resift.contracts.tuning import DEFAULT_TUNING, Tuning
 from resift.errors import BadInput, ModelMismatch
 from resift.field_names import has_title_name
-from resift.query.clause_count import FieldTypes
-from resift.query.dsl import VECTOR_FIELD, NestedField, values_of
+from resift.query.clause_count import ClauseCounter, FieldTypes, term_count
+from resift.query.dsl import MAX_OWN_CLAUSES, VECTOR_FIELD, NestedField, values_of
 
 # Languages whose words both engines stem alike. Snowball supports more languages. For some of them OpenSearch and
 # snowballstemmer use different versions of the rules, and the rest have not been compared.
@@ -100,6 +100,8 @@ class IndexInfo:
             :mod:`resift.encoders.bags`). None if the model encodes the text fields.
         text_sources: For each field in the ``_source`` of documents that fills text fields of the mapping, the names by
             which queries search its text. Empty if the engine has no mapping.
+        nested_fields: The text fields inside nested objects, as :class:`resift.query.dsl.NestedField`. Empty if
+            ``fields`` is not, because ``fields`` also contains such fields.
     """
 
     name: str
@@ -116,6 +118,26 @@ class IndexInfo:
     field_types: tuple[FieldTypes, ...] = ()
     bags: str | None = None
     text_sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    nested_fields: tuple[str, ...] = ()
+
+    def query_fields(self, text: str) -> tuple[str, ...]:
+        """Return the fields in which a text query searches.
+
+        In an index without vectors of Resift, these are all fields. The pattern ``*`` finds nothing in nested objects,
+        so the text fields in nested objects are added. They are left out if OpenSearch would then refuse the query,
+        because a long text has too many clauses.
+
+        Args:
+            text: The text of the query.
+
+        Returns:
+            The names of the fields. Empty for all fields outside nested objects.
+        """
+        if self.fields or not self.nested_fields:
+            return self.fields
+        counter = ClauseCounter(self.field_types)
+        clauses_per_term = counter.clauses_per_term([]) + counter.clauses_per_term(self.nested_fields)
+        return ("*", *self.nested_fields) if term_count(text) * clauses_per_term <= MAX_OWN_CLAUSES else ()
 
     @property
     def readable_fields(self) -> tuple[str, ...]:
@@ -184,6 +206,7 @@ class IndexInfo:
             tuning=tuning,
             field_types=self.field_types,
             text_sources=self.text_sources,
+            nested_fields=self.nested_fields,
         )
 
     @classmethod
@@ -295,6 +318,7 @@ class IndexInfo:
             tuning=tuning,
             field_types=_distinct_field_types([types for info in infos for types in info.field_types]),
             text_sources=_all_text_sources([info.text_sources for info in infos]),
+            nested_fields=() if common[0].fields else _common_nested_fields(infos),
         )
 
     def find_same_vectors(self, other: IndexInfo) -> IndexInfo | None:
@@ -352,6 +376,15 @@ def _all_fields(infos: Sequence[IndexInfo]) -> tuple[str, ...]:
         # If only some indices map a field as nested, query it as a plain field.
         fields[name] = name if isinstance(fields.get(name, name), NestedField) else str(name)
     return tuple(fields.values())
+
+
+def _common_nested_fields(infos: Sequence[IndexInfo]) -> tuple[str, ...]:
+    """Return the text fields that are inside nested objects in all indices.
+
+    OpenSearch refuses a ``nested`` query if the path is an object of another type in one of the searched indices.
+    """
+    first, *rest = infos or [IndexInfo("", (), None, None, None)]
+    return tuple(name for name in first.nested_fields if all(name in info.nested_fields for info in rest))
 
 
 def _all_text_sources(mappings: Sequence[Mapping[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:

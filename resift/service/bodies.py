@@ -89,7 +89,8 @@ def _text_body(search: Search, text: str, info: IndexInfo, rarity: Callable[[str
         info: The names and fields of the searched index.
         rarity: A function that returns how rare a word is, used to shorten very long texts.
     """
-    query = question_clause(shorten_to_distinctive_words(text, len(info.fields), rarity), info.fields)
+    searched_text = shorten_to_distinctive_words(text, len(info.fields), rarity)
+    query = question_clause(searched_text, info.query_fields(searched_text))
     if search.filter:
         query = {"bool": {"must": [query], "filter": [search.filter]}}
     body: Body = {"query": query}

@@ -184,7 +184,7 @@ class Catalogue:
             _document_title(source, fields) or title_of(text) for source, text in zip(sources, texts, strict=True)
         ]
         candidates = example_queries(titles, texts)
-        clauses = [question_clause(query, info.fields) for query in candidates]
+        clauses = [question_clause(query, info.query_fields(query)) for query in candidates]
         totals = self.engine.document_counts(info.name, clauses, headers)
         counted = [(min(total, _ENOUGH_HITS), query) for query, total in zip(candidates, totals, strict=True) if total]
         ranked = [query for _, query in sorted(counted, key=lambda pair: -pair[0])]

@@ -101,6 +101,45 @@ def test_a_session_asks_for_its_words_in_nested_objects(client: FlaskClient, nes
     assert '"path": "parts"' in json.dumps(rewritten["rescore"])
 
 
+@pytest.fixture
+def foreign(cluster: OpenSearchEngine) -> Iterator[str]:
+    """An index with nested objects that Resift has never changed."""
+    name, request = f"foreign-{uuid.uuid4().hex[:8]}", Cluster(cluster).request
+    parts = {"type": "nested", "properties": {"text": TEXT, "n": {"type": "integer"}}}
+    request("PUT", f"/{name}", {"mappings": {"properties": {"title": TEXT, "parts": parts}}})
+    lines = []
+    for id, (title, texts, _) in DOCUMENTS.items():
+        document = {"title": title, "parts": [{"text": text, "n": 1} for text in texts]}
+        lines += [json.dumps({"index": {"_id": id}}), json.dumps(document)]
+    request("POST", f"/{name}/_bulk", "\n".join(lines) + "\n", refresh="true")
+    yield name
+    cluster.drop_if_exists(name)
+
+
+def test_texts_in_nested_objects_of_any_index_are_searched(
+    cluster: OpenSearchEngine, client: FlaskClient, foreign: str
+) -> None:
+    answer = post(client, "/v1/search", index=foreign, query="fire forest", highlight=True)
+    assert set(ids(answer)) == {"top", "inner", "apart"}
+    scores = {hit["_id"]: hit["_score"] for hit in answer["hits"]["hits"]}
+    assert scores["inner"] > scores["apart"]  # both words are in one object
+    # a session learns from the nested objects, and searches its words in them
+    assert set(ids(post(client, "/v1/search", index=foreign, query="rain"))) == {"top", "inner"}
+    post(client, "/v1/feedback", session="a", index=foreign, query="rain", relevant=["deep"])
+    after = post(client, "/v1/search", index=foreign, query="rain", session="a")
+    assert {"deep", "none"} <= set(ids(after))  # by "soldier"
+    # a text that would have too many clauses does not fail
+    long = " ".join(f"word{n}" for n in range(300))
+    assert ids(post(client, "/v1/search", index=foreign, query=f"{long} gun")) != []
+    # OpenSearch refuses nested queries if ``parts`` is a plain object in another index
+    flat = f"flat-{uuid.uuid4().hex[:8]}"
+    Cluster(cluster).request("PUT", f"/{flat}", {"mappings": {"properties": {"parts": {"properties": {"text": TEXT}}}}})
+    try:
+        assert "top" in ids(post(client, "/v1/search", index=f"{flat},{foreign}", query="fire forest"))
+    finally:
+        cluster.drop(flat)
+
+
 def test_names_of_indices_that_nest_and_that_do_not(
     cluster: OpenSearchEngine, model: Model, client: FlaskClient, nested: str
 ) -> None:

@@ -653,13 +653,15 @@ def _info_from_mapping(index: str, mappings: dict[str, Any]) -> IndexInfo:
     """
     meta = mappings.get("_meta", {})
     info = IndexInfo.from_meta(index, meta.get("resift") or {})
+    sources = {} if info.fields else text_sources(mappings)
     return replace(
         _with_nested_fields(info, mappings),
         other_models=tuple(_with_nested_fields(other, mappings) for other in info.other_models),
         vector_fields=dict(vector_fields(mappings)),
         tuning=Tuning.from_json(meta.get(TUNING_KEY)),
         field_types=(field_types(mappings),),
-        text_sources={} if info.fields else text_sources(mappings),
+        text_sources=sources,
+        nested_fields=_nested_fields(mappings, [name for names in sources.values() for name in names]),
     )
 
 
@@ -673,9 +675,24 @@ def _with_nested_fields(info: IndexInfo, mappings: dict[str, Any]) -> IndexInfo:
     Returns:
         A copy of the description in which these fields are NestedField objects.
     """
-    paths = {name: path for name, _, path in mapped_fields(mappings) if path is not None}
-    fields = tuple(NestedField(name, paths[name]) if name in paths else name for name in info.fields)
-    return replace(info, fields=fields)
+    nested = {str(name): name for name in _nested_fields(mappings, info.fields)}
+    return replace(info, fields=tuple(nested.get(name, name) for name in info.fields))
+
+
+def _nested_fields(mappings: dict[str, Any], names: Sequence[str]) -> tuple[NestedField, ...]:
+    """Return those of some text fields that are inside nested objects.
+
+    Args:
+        mappings: The mapping of the index.
+        names: The names of the fields.
+    """
+    # A ``semantic`` field is searched by a model, and not for words.
+    paths = {
+        name: path
+        for name, field, path in mapped_fields(mappings)
+        if path is not None and field.get("type") != "semantic"
+    }
+    return tuple(NestedField(name, paths[name]) for name in dict.fromkeys(names) if name in paths)
 
 
 def _bucket_value(bucket: dict[str, Any]) -> Any:
