@@ -84,8 +84,8 @@ NOTES = """
 "As published" means the paper's loss (the entropy of Euclidean clusters, m = 0.01), its σ = 0.1, its learning rates and
 its initial W, uniform in [-1, 1]. These rows do not reach the values of the paper. What differs, or may differ:
 
-- The paper has 100 "iterations". It allows batches without naming their size. With 50 images of 40 persons in a batch,
-  the entropy of a batch is low even if its clusters mean nothing.
+- The paper has 100 "iterations", and allows batches without naming their size. In a batch of 50 images of 40 persons,
+  most persons have a single image, so almost any cluster of the batch is pure.
 - SIFT descriptors come from OpenCV, because the paper's code is not available. They have unit length. The paper does
   not say whether its descriptors have.
 - The initial codebooks come from a single run of k-means. The paper keeps the best of five runs for BoF.
