@@ -317,7 +317,9 @@ class _InvalidRequestResponse(ErrorTask):  # type: ignore[misc]
         error, max_body = self.request.error, self.channel.adj.max_request_body_size - 1
         # The standard status of an unknown transfer coding is 501, but 5xx would trigger alarms.
         status = HTTPStatus(400 if error.code == 501 else error.code)
-        details = http_error(status, f"{status.phrase}: {error.body}", getattr(self.request, "path", ""), max_body)
+        # The message of waitress names its own limit, which is larger by one byte.
+        message = f"{status.phrase}: the body is too large" if error.code == 413 else f"{status.phrase}: {error.body}"
+        details = http_error(status, message, getattr(self.request, "path", ""), max_body)
         id = _request_id(self.request)
         body = _json_bytes(error_body(details, id))
         self.status = f"{status.value} {status.phrase}"

@@ -363,6 +363,10 @@ def test_requests_that_are_not_http_get_an_error_response(server: Server, sent: 
     error = answer.json()["error"]
     assert error["code"] == {413: "too_large", 404: "no_such_path"}.get(status, "http_error")
     assert error["expected"]
+    assert status != 413 or (error["message"], error["expected"]) == (
+        "Request Entity Too Large: the body is too large",
+        "at most 300000 bytes",
+    )
     assert found(server) == 2
 
 
