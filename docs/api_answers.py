@@ -237,6 +237,10 @@ class RewriteReport(Struct):
     reason: Annotated[str | UnsetType, documented("in English, why the body, or a part of it, was not rewritten")] = (
         UNSET
     )
+    warning: Annotated[
+        bool | UnsetType,
+        documented("true if the client should log the reason: the session was not loaded, or an option is unknown"),
+    ] = UNSET
 
 
 class RewriteResponse(Struct):

@@ -15,7 +15,7 @@ from resift.vectors.table import WordVectors
 from resift.version import __version__
 
 if TYPE_CHECKING:
-    from resift.client import rewrite, rewrite_async
+    from resift.client import forget, forget_async, mark, mark_async, rewrite, rewrite_async
     from resift.library import Added, Explanation, Hit, Hits, Index, Library, SearchOptions, Session, open
     from resift.plugin.operations.attach import attach, detach
     from resift.plugin.operations.doctor import doctor
@@ -41,10 +41,14 @@ __all__ = [
     "detach",
     "doctor",
     "drop",
+    "forget",
+    "forget_async",
     "guard",
     "install",
     "load_model",
     "load_vectors",
+    "mark",
+    "mark_async",
     "open",
     "rewrite",
     "rewrite_async",
@@ -57,8 +61,12 @@ _MODULES = {
     "detach": "plugin.operations.attach",
     "doctor": "plugin.operations.doctor",
     "drop": "service.index_operations",
+    "forget": "client",
+    "forget_async": "client",
     "guard": "plugin.operations.install",
     "install": "plugin.operations.install",
+    "mark": "client",
+    "mark_async": "client",
     "rewrite": "client",
     "rewrite_async": "client",
     "uninstall": "plugin.operations.install",

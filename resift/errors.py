@@ -225,6 +225,10 @@ class EngineError(ResiftError, code="engine_error"):
         self.status = status
 
 
+class ServiceUnavailable(ResiftError, code="service_unavailable", status=503):
+    """The service does not answer ``resift.mark`` or ``resift.forget``, or the answer is not from Resift."""
+
+
 class EngineUnavailable(ResiftError, code="engine_unavailable", status=503):
     """The engine did not answer."""
 

@@ -426,6 +426,8 @@ class Session:
         result = self._service.rewrite_for_pipeline(self.index.name, sent)
         if result.outcome in (Outcome.FAILED, Outcome.INDEX_UNAVAILABLE):
             log.warning("searching without the session: %s", result.reason)
+        elif result.has_warning:
+            log.warning("the search of %r is not rewritten completely: %s", self.index.name, result.reason)
         return result.body if result.is_changed else without_options(body)
 
     def mark(  # noqa: PLR0913 - the fields of POST /v1/feedback

@@ -428,7 +428,10 @@ def rewrite() -> dict[str, Any]:
         rewritten = _without_vectors(rewritten)
     return {
         "body": escaped_text(to_json(rewritten)) if body.as_text else rewritten,
-        "resift": _rewriting_report(result.outcome, result.reason, result.is_changed),
+        "resift": {
+            **_rewriting_report(result.outcome, result.reason, result.is_changed),
+            **({"warning": True} if result.has_warning else {}),
+        },
     }
 
 

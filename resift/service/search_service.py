@@ -99,12 +99,15 @@ class RewrittenBody(NamedTuple):
         outcome: The outcome of the rewriting.
         reason: The reason in English if something was not rewritten, otherwise "".
         is_changed: Whether the body was rewritten.
+        has_warning: Whether the client should log the reason, because the session was not loaded, or because the body
+            contains unknown options.
     """
 
     body: Body
     outcome: Outcome
     reason: str
     is_changed: bool = False
+    has_warning: bool = False
 
 
 class SearchService:
@@ -533,7 +536,8 @@ class SearchService:
         except Exception as error:
             log.exception("Rewriting failed")
             return RewrittenBody(unchanged, Outcome.FAILED, Outcome.FAILED.english.format(type(error).__name__))
-        return RewrittenBody(rewritten.body, rewritten.outcome, rewritten.reason, rewritten.is_changed)
+        has_warning = rewritten.knowledge.lacks_session or bool(options.unknown_keys)
+        return RewrittenBody(rewritten.body, rewritten.outcome, rewritten.reason, rewritten.is_changed, has_warning)
 
     def rewrite_search(
         self, info: IndexInfo, query: Query, options: Options, headers: Headers = None, without_vectors: bool = False

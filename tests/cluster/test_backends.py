@@ -25,7 +25,7 @@ from served import Server, serving
 from waiting import until
 
 import resift
-from resift.errors import BadInput
+from resift.errors import BadInput, NotFound, Unauthorized
 
 PATIENT = 60.0  # a timeout of resift.rewrite() in seconds that a busy machine does not exceed
 JS = "3.9.0"
@@ -161,6 +161,53 @@ def test_a_malformed_session_only_causes_a_warning(
     assert resift.rewrite("papers", BODY, url=backend.service, timeout=PATIENT, **{"session": "anna", **wrong}) is BODY
     assert "searching without the session: " in caplog.text
     assert told in caplog.text
+
+
+def test_an_unknown_option_is_logged(backend: Backend, caplog: pytest.LogCaptureFixture) -> None:
+    body = resift.rewrite("papers", BODY, session="anna", url=backend.service, timeout=PATIENT, bogus=1)
+    assert body["query"] != BODY["query"]
+    assert "ext.resift has the unknown key 'bogus'" in caplog.text
+    caplog.clear()
+    with resift.open(backend.url, sessions=":memory:") as library:
+        assert library.index("papers").session("bert").rewrite(BODY, bogus=1) == BODY
+    assert "ext.resift has the unknown key 'bogus'" in caplog.text
+
+
+def test_a_session_is_marked_and_forgotten_over_http(backend: Backend) -> None:
+    service = {"url": backend.service, "timeout": PATIENT}
+    assert not resift.forget("carl", **service)
+    summary = resift.mark("papers", "wing nose", session="carl", relevant=["heat"], clicked=["burn"], **service)
+    assert summary is not None
+    assert (summary["session"], summary["steps"]) == ("carl", 1)
+    stored = backend.server.request("GET /v1/sessions/carl").json()["judgements"]
+    assert [(mark["query"], mark["document"], mark["grade"]) for mark in stored] == [
+        ("wing nose", "heat", 1.0),
+        ("wing nose", "burn", 0.5),
+    ]
+    with pytest.raises(NotFound):
+        resift.mark("papers", "wing nose", session="carl", relevant=["nothing"], **service)
+    with pytest.raises(BadInput):
+        resift.mark("papers", "wing nose", session="carl", **service)
+    assert resift.forget("carl", **service)
+    assert backend.server.request("GET /v1/sessions/carl").status == 404
+
+
+def test_refused_searches_say_what_to_do(
+    backend: Backend, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = {"query": {"terms": {"section": ["x" * 1000] * 9000}}}
+    assert resift.rewrite("papers", large, session="anna", url=backend.service, timeout=PATIENT) is large
+    assert "RESIFT_MAX_BODY" in caplog.text
+    assert "8388608" in caplog.text
+    assert "8388609" not in caplog.text
+    monkeypatch.setenv("RESIFT_API_KEY", "")
+    with serving(tmp_path, "--engine", backend.url, "--workers", "1", RESIFT_API_KEY=f"rsf_{0:032}") as server:
+        service = {"url": f"http://127.0.0.1:{server.port}", "key": f"rsf_{1:032}", "timeout": PATIENT}
+        assert resift.rewrite("papers", BODY, session="anna", **service) is BODY
+        assert "this API key is unknown" in caplog.text
+        assert "Set RESIFT_API_KEY" in caplog.text
+        with pytest.raises(Unauthorized):
+            resift.forget("anna", **service)
 
 
 @pytest.mark.parametrize("index", ["nowhere", "papers,nowhere", "nowhere-*"])

@@ -69,7 +69,7 @@ def test_unknown_keys_are_ignored_and_named(
     caplog.clear()
     answer = post(client, "/v1/rewrite", index=filled, body=asking(session="a", Aplha=0.2, limit=3))
     expected = f"ext.ml_inference has the unknown key 'Aplha' ({KNOWN_KEYS})"
-    assert answer["resift"] == {"rewritten": True, "outcome": "in_part", "reason": expected}
+    assert answer["resift"] == {"rewritten": True, "outcome": "in_part", "reason": expected, "warning": True}
     assert expected in caplog.text
     caplog.clear()
     answer = post(client, "/v1/rewrite", index=filled, body=asking(session="a", limit=3))
@@ -317,6 +317,7 @@ def test_a_search_says_that_its_session_is_not_loaded_yet(
         "rewritten": False,
         "outcome": "session_not_loaded",
         "reason": "there is nothing to add without the session; the session is still being loaded",
+        "warning": True,
     }
     assert rewrites(client)["session_not_loaded"] == 1
     for call in busy:
