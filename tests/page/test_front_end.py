@@ -40,10 +40,11 @@ def open_page(driver: Driver, page_app: Flask, tmp_path: Path) -> Iterator[Open]
             def open_one(reranker: str = "allowed", *replaced: tuple[str, str]) -> Page:
                 # A busy machine answers late.
                 patient = EXAMPLE.replace(' data-index="', ' data-timeout="60000" data-index="')
-                text["page"] = patient.replace(TEMPLATE, f"http://127.0.0.1:{ports[reranker]}")
+                text["page"] = patient
                 for old, new in replaced:
                     assert old in text["page"]
                     text["page"] = text["page"].replace(old, new)
+                text["page"] = text["page"].replace(TEMPLATE, f"http://127.0.0.1:{ports[reranker]}")
                 driver.get(f"{origin}/")
                 driver.execute_script("sessionStorage.clear()")  # type: ignore[no-untyped-call]
                 driver.get(f"{origin}/")
@@ -260,6 +261,37 @@ def test_a_reranker_that_is_away(open_page: Open) -> None:
     page.wait("return document.querySelector('[role=status]').textContent.includes('own search')")
     page.one("#forget").click()
     assert page.run("return window.thrown") == []
+
+
+def with_policy(directives: str) -> tuple[str, str]:
+    """Return a replacement that adds a Content-Security-Policy to the page. Its own script and style stay allowed."""
+    directives = directives.replace("'self'", "'self' 'unsafe-inline'").replace("https://search.example", TEMPLATE)
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; {directives}"
+    return "<head>", f'<head><meta http-equiv="Content-Security-Policy" content="{policy}">'
+
+
+def test_the_documented_security_policy_allows_the_script(open_page: Open) -> None:
+    documented = re.search("^Content-Security-Policy: (.*)$", (DOCS / "front-end.md").read_text("utf-8"), re.MULTILINE)
+    assert documented is not None
+    page = open_page("allowed", with_policy(documented[1]))
+    page.one("form button").click()
+    page.wait(f"{HITS} === 5")
+    assert page.run("return window.thrown") == []
+    assert page.errors() == []
+
+
+@pytest.mark.parametrize("blocked", ["script-src", "connect-src"])
+def test_a_page_works_if_its_security_policy_blocks_resift(open_page: Open, blocked: str) -> None:
+    allowed = {"script-src": "'self' https://search.example", "connect-src": "'self' https://search.example"}
+    directives = "; ".join(f"{name} {sources}" for name, sources in {**allowed, blocked: "'self'"}.items())
+    page = open_page("allowed", with_policy(directives))
+    assert page.run("return Boolean(window.Resift)") == (blocked == "connect-src")
+    page.one("form button").click()
+    page.wait("return document.querySelector('[role=status]').textContent.includes('own search')")
+    assert page.run("return window.Resift?.clicked('1').then((answer) => answer)") is None
+    page.one("#forget").click()
+    assert page.run("return window.thrown") == []
+    page.errors()  # the browser logs what it blocked
 
 
 def test_a_browser_that_keeps_nothing(open_page: Open) -> None:
