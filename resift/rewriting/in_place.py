@@ -83,7 +83,7 @@ def rewrite_in_place(query: Query, knowledge: Knowledge, options: Options) -> Re
         notes.append(Note(Outcome.THRESHOLD if is_ranked else Outcome.SORTED))
     hidden = rewriter.judged if options.judged == "hide" else []
     demoted = rewriter.judged if options.judged == "demote" else []
-    if demoted and (rescore_obstacle(query, options.scroll) is not None or query.root.kind == HYBRID_KIND):
+    if demoted and not _can_demote(query, options):
         notes.append(Note(Outcome.NOT_DEMOTED))
         demoted = []
     if changed is query.root.raw and not demoted and not hidden:
@@ -105,6 +105,18 @@ def rewrite_in_place(query: Query, knowledge: Knowledge, options: Options) -> Re
         notes=notes,
         in_place=True,
     )
+
+
+def _can_demote(query: Query, options: Options) -> bool:
+    """Return whether a rescore stage can move judged documents behind the other hits.
+
+    OpenSearch does not rescore ``hybrid`` queries, for example.
+
+    Args:
+        query: The parsed search body.
+        options: The options of the rewriting.
+    """
+    return rescore_obstacle(query, options.scroll) is None and query.root.kind != HYBRID_KIND
 
 
 def _unchanged_result(query: Query, knowledge: Knowledge, options: Options, notes: Sequence[Note]) -> Rewritten:
@@ -213,7 +225,9 @@ class _ClauseRewriter:
         not_relevant = [document for document in knowledge.judged if document not in relevant]
         self.judged = document_clauses(knowledge.judged, knowledge.has_several_indices)
         self._relevant = document_clauses(relevant, knowledge.has_several_indices)
-        factors = knowledge.score_factors(only_rejected=False) if options.judged == "keep" else {}
+        # If judged documents cannot be demoted, they must not rank higher than with "keep".
+        is_kept = options.judged == "keep" or (options.judged == "demote" and not _can_demote(query, options))
+        factors = knowledge.score_factors(only_rejected=False) if is_kept else {}
         self._score_factors = factor_clauses(factors, knowledge.has_several_indices)
         self._not_relevant = document_clauses(not_relevant, knowledge.has_several_indices)
         self._moves = self._moved_clauses()

@@ -510,6 +510,24 @@ def test_judged_documents_are_demoted_only_in_unmixed_lists() -> None:
 
 
 @pytest.mark.parametrize(
+    ("query", "body"),
+    [
+        ({"hybrid": {"queries": [TEXT, KNN]}}, {}),
+        (KNN, {"collapse": {"field": "n"}}),
+        (KNN, {"search_after": [0.5]}),
+    ],
+)
+@pytest.mark.parametrize("documents", [DOCUMENTS, DOCUMENTS[1:]], ids=["both", "irrelevant"])
+def test_documents_that_cannot_be_demoted_are_ranked_as_with_keep(
+    query: Any, body: dict[str, Any], documents: list[JudgedDocument]
+) -> None:
+    knowledge = replace(SESSION, documents=documents, judged=tuple(one.judgement.key for one in documents))
+    kept = rewritten(query, knowledge, body)
+    assert "0.001" in json.dumps(kept.body) or len(documents) > 1
+    assert rewritten(query, knowledge, body, judged="demote").body == kept.body
+
+
+@pytest.mark.parametrize(
     ("body", "outcome"),
     [
         ({"sort": [{"n": "desc"}]}, Outcome.SORTED),
