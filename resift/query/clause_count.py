@@ -55,6 +55,10 @@ _WORD_PATTERN_KINDS = frozenset({"prefix", "wildcard", "regexp", "fuzzy"})
 # Clauses that contain lists of words, or rules about words and their positions.
 _RULE_KINDS = frozenset({"terms_set", "intervals", *(kind for kind in LEAF_KINDS if "span" in kind)})
 _VALUE_KINDS = frozenset({"terms", "range", *(kind for kind in LEAF_KINDS if "geo" in kind or "xy" in kind)})
+# Clauses whose text has a syntax with operators and wildcards.
+_SYNTAX_KINDS = frozenset({"query_string", "simple_query_string"})
+# Types of ``multi_match`` that search each word of a text in the same way.
+_WORD_TYPES_OF_MULTI_MATCH = ("best_fields", "most_fields", "cross_fields")
 _COMMON_SETTINGS = ("boost", "_name")
 # A value of the option ``rewrite`` that limits the number of terms of a pattern, for example ``top_terms_20``.
 _TOP_TERMS = re.compile(r"top_terms\D*(\d+)")
@@ -251,12 +255,44 @@ def _max_term_count(kind: str, text: str, settings: Mapping[str, Any]) -> int:
         text: The text with its syntax. In a query string, a word with ``~`` is fuzzy, and ``*`` is a wildcard.
         settings: The settings of the text clause.
     """
-    words = term_count(text)
+    has_syntax = kind in _SYNTAX_KINDS
     is_fuzzy = settings.get("fuzziness") is not None and kind != "query_string"
-    misspelt = words if is_fuzzy else text.count("~")
+    words = _distinct_term_count(text) if _merges_repeated_words(kind, settings) else term_count(text)
+    misspelt = words if is_fuzzy else text.count("~") if has_syntax else 0
     expanded = _positive_int(settings.get("max_expansions", settings.get("fuzzy_max_expansions")), _FUZZY_TERMS)
-    per_word = max(_VALUE_CLAUSES if "*" in text or "?" in text else 1, _max_terms_of_rewrite(settings.get("rewrite")))
+    per_pattern = _VALUE_CLAUSES if has_syntax and ("*" in text or "?" in text) else 1
+    per_word = max(per_pattern, _max_terms_of_rewrite(settings.get("rewrite")))
     return max(words - misspelt, 0) * per_word + misspelt * expanded
+
+
+def _merges_repeated_words(kind: str, settings: Mapping[str, Any]) -> bool:
+    """Return whether a word that occurs several times in the text of a clause counts as a single clause.
+
+    Lucene merges equal clauses of a ``bool`` query before it counts them, unless several of them must match
+    (``minimum_should_match``). The result is False if this is not certain, for example in a query string with groups in
+    parentheses.
+
+    Args:
+        kind: The type of the text clause.
+        settings: The settings of the text clause.
+    """
+    if settings.get("fuzziness") is not None or settings.get("minimum_should_match") is not None:
+        return False
+    if kind == "multi_match":
+        return settings.get("type", "best_fields") in _WORD_TYPES_OF_MULTI_MATCH
+    return kind in ("match", "combined_fields")
+
+
+def _distinct_term_count(text: str) -> int:
+    """Return into how many different terms an analyzer may split a text, at least 1.
+
+    Everything between two spaces is compared as a whole, because analyzers split texts without spaces into overlapping
+    pairs of characters.
+
+    >>> _distinct_term_count("fire and bush and fire"), _distinct_term_count("ああいい ああいい")
+    (3, 4)
+    """
+    return max(1, sum(len(tokenize(part)) for part in dict.fromkeys(text.split())))
 
 
 def _max_pattern_terms(kind: str, options: Any) -> int:

@@ -24,7 +24,7 @@ from resift.feedback.field_feedback import MAX_ADDED_TOKENS
 from resift.query.body import Query
 from resift.query.clause_count import MAX_ENGINE_CLAUSES
 from resift.query.dsl import REWRITTEN_NAME, Body
-from resift.query.kinds import HYBRID_KIND, JOINING_KINDS
+from resift.query.kinds import HYBRID_KIND, JOINING_KINDS, VECTOR_KINDS
 from resift.query.scores import always_scores
 from resift.query.tree import Clause, HybridClause, SemanticClause, SparseClause
 from resift.rewriting.clauses import (
@@ -74,9 +74,14 @@ def rewrite_in_place(query: Query, knowledge: Knowledge, options: Options) -> Re
     notes = rewriter.notes
     has_threshold = query.body.get("min_score") is not None
     is_ranked = query.is_sorted_by_score(allow_further_criteria=True)
+    may_rank = is_ranked and not has_threshold
     if not rewriter.may_add_clauses:
-        return _unchanged_result(query, knowledge, options, [Note(Outcome.TOO_MANY_CLAUSES)])
-    if is_ranked and not has_threshold:
+        moved = rewriter.query_with_moved_vectors() if may_rank else query.root.raw
+        notes[:] = [Note(Outcome.TOO_MANY_CLAUSES)]
+        if moved is query.root.raw:
+            return _unchanged_result(query, knowledge, options, notes)
+        return _changed_result({**query.body, "query": moved}, knowledge, options, notes)
+    if may_rank:
         changed = rewriter.rewritten_query()
     else:
         changed = query.root.raw
@@ -93,12 +98,23 @@ def rewrite_in_place(query: Query, knowledge: Knowledge, options: Options) -> Re
         body["rescore"] = rescore_stages(query.body, [demotion_stage(options.window_size, demoted)])
     if rewriter.has_added_words:
         body |= highlight_section(query.body, _without_vector_clauses(query.root))
+    return _changed_result(body, knowledge, options, notes)
+
+
+def _changed_result(body: Body, knowledge: Knowledge, options: Options, notes: list[Note]) -> Rewritten:
+    """Return the result of a rewriting that changed the search body.
+
+    Args:
+        body: The new search body.
+        knowledge: The user's relevance judgements and other knowledge for this search.
+        options: The options of the rewriting.
+        notes: The reasons why parts of the query were not changed. Marked documents that no longer exist are added.
+    """
     if knowledge.missing_documents:
         notes.append(Note(Outcome.MARKS_GONE, knowledge.missing_documents))
-    outcome = _outcome_of_notes(notes, knowledge)
     return Rewritten(
         body=body,
-        outcome=outcome,
+        outcome=_outcome_of_notes(notes, knowledge),
         knowledge=knowledge,
         options=options,
         is_changed=True,
@@ -190,8 +206,7 @@ def _marked_without_hidden(query: Query, changed: Body, hidden: list[Body]) -> B
         hidden: Clauses that match the hidden documents.
     """
     if query.has_mmr:
-        ((kind, settings),) = changed.items()
-        return {kind: {field: {**options, "_name": REWRITTEN_NAME} for field, options in settings.items()}}
+        return _with_mark(changed)
     hybrid = changed.get(HYBRID_KIND)
     if not isinstance(query.root, HybridClause) or hybrid is None:
         return marked_bool(must=[changed], must_not=hidden)
@@ -204,6 +219,12 @@ def _marked_without_hidden(query: Query, changed: Body, hidden: list[Body]) -> B
             queries.append(wrap(must=[inner], must_not=hidden))
             is_marked = True
     return {HYBRID_KIND: {**hybrid, "queries": queries}}
+
+
+def _with_mark(clause: Body) -> Body:
+    """Mark a ``knn`` or ``neural`` clause as rewritten by Resift, by its ``_name``."""
+    ((kind, settings),) = clause.items()
+    return {kind: {field: {**options, "_name": REWRITTEN_NAME} for field, options in settings.items()}}
 
 
 class _ClauseRewriter:
@@ -324,6 +345,31 @@ class _ClauseRewriter:
         if changed is self._root.raw or self._root.kind == HYBRID_KIND or self._has_mmr:
             return changed
         return self._with_irrelevant_scaled(changed)
+
+    def query_with_moved_vectors(self) -> Any:
+        """Return the query with moved query vectors, and without any additional clause.
+
+        This is for queries with almost as many clauses as OpenSearch allows. Only ``knn`` and ``neural`` clauses that
+        are the whole query, or one of the queries of ``hybrid``, are changed. Their ``_name`` marks the query as
+        rewritten, so clauses with a name of the user's own stay unchanged.
+
+        Returns:
+            The new query, or the original query if no clause was changed.
+        """
+        root = self._root
+        return root.replace_scoring_clauses(self._moved) if isinstance(root, HybridClause) else self._moved(root)
+
+    def _moved(self, clause: Clause) -> Any:
+        """Return a ``knn`` or ``neural`` clause with a moved query vector, named as a mark of the rewriting.
+
+        Args:
+            clause: The clause. Clauses of other types, and clauses with a ``_name``, are returned unchanged.
+        """
+        moved = self._moves.get(clause)
+        is_named = isinstance(clause, SemanticClause) and clause.options.get("_name") is not None
+        if clause.kind not in VECTOR_KINDS or is_named or not isinstance(moved, MovedClause):
+            return clause.raw
+        return clause.raw if moved.clause is clause.raw else _with_mark(moved.clause)
 
     def _rewrite_clause(self, clause: Clause, in_hybrid: bool = False) -> Any:
         """Rewrite a clause of the query, or the clauses inside a compound clause.

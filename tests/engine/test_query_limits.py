@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -14,7 +15,10 @@ from resift import Model, ResiftError
 from resift.contracts.engine import Engine
 from resift.embedded.engine import SqliteEngine
 from resift.errors import UnsupportedQuery
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.query.clause_count import MAX_ENGINE_CLAUSES, ClauseCounter
 from resift.query.dsl import VECTOR_FIELD
+from resift.query.tree import parse_clause
 
 MATCH = {"match": {"text": "fire"}}
 
@@ -71,6 +75,45 @@ def embedded(tmp_path: Path, model: Model) -> Iterator[Engine]:
         engine.create("docs", ["title", "text"], model)
         engine.bulk("docs", documents(model))
         yield engine
+
+
+@pytest.fixture(scope="module")
+def words(cluster: OpenSearchEngine, model: Model) -> Iterator[str]:
+    """Return an index with the five documents on the cluster."""
+    name = f"resift-test-{uuid.uuid4().hex[:12]}"
+    cluster.create(name, ["title", "text"], model)
+    assert cluster.bulk(name, documents(model)) == []
+    cluster.refresh(name)
+    yield name
+    cluster.drop_if_exists(name)
+
+
+REPEATED = " ".join(f"w{number}" for number in range(100)) + " " + " ".join(f"w{number}" for number in range(100))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"match": {"title": REPEATED}},
+        {"match": {"title": {"query": REPEATED, "operator": "and"}}},
+        {"match": {"title": {"query": REPEATED, "minimum_should_match": 2}}},
+        {"multi_match": {"query": REPEATED, "fields": ["title^2", "text"], "tie_breaker": 0.3}},
+        {"multi_match": {"query": REPEATED, "fields": ["title", "text"], "type": "most_fields"}},
+        {"multi_match": {"query": REPEATED, "fields": ["title", "text"], "type": "cross_fields"}},
+    ],
+)
+def test_opensearch_counts_repeated_words_as_estimated(
+    cluster: OpenSearchEngine, words: str, query: dict[str, Any]
+) -> None:
+    room = MAX_ENGINE_CLAUSES - ClauseCounter([{"title": "text", "text": "text"}]).count_clauses(parse_clause(query))
+
+    def search(further: int) -> None:
+        terms = [{"term": {"text": f"x{number}"}} for number in range(further)]
+        cluster.search(words, {"query": {"bool": {"must": [query], "should": terms}}})
+
+    search(room)
+    with pytest.raises(ResiftError):
+        search(room + 2)  # Lucene accepts one clause more than the limit if the clauses are in several ``bool`` queries
 
 
 def test_the_depth_that_the_embedded_engine_takes(embedded: Engine) -> None:

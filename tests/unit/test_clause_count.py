@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from resift.contracts.documents import IndexInfo
+from resift.contracts.documents import IndexInfo, VectorField
 from resift.feedback.feedback import Feedback
+from resift.feedback.field_feedback import FieldFeedback
 from resift.feedback.judgements import JudgedDocument, Judgement
 from resift.plugin.opensearch.mappings import field_types
 from resift.query.body import parse
 from resift.query.clause_count import MAX_ENGINE_CLAUSES, ClauseCounter
 from resift.query.dsl import REWRITTEN_NAME
 from resift.query.tree import parse_clause
-from resift.rewriting.knowledge import Knowledge
+from resift.rewriting.knowledge import FieldKnowledge, Knowledge
 from resift.rewriting.options import Options
 from resift.rewriting.outcome import Outcome, Rewritten
 from resift.rewriting.rewrite import rewrite
@@ -59,6 +60,16 @@ def terms(number: int) -> list[dict[str, Any]]:
     ("query", "number"),
     [
         (TEXT, 2),
+        ({"match": {"title": "bush fire bush fire"}}, 2),
+        ({"match": {"title": {"query": "bush fire bush", "operator": "and"}}}, 2),
+        ({"match": {"title": {"query": "bush fire bush", "minimum_should_match": 2}}}, 3),
+        ({"match": {"title": "what is a ~ bush? fire*"}}, 5),
+        ({"match": {"title": "ああいい ああいい"}}, 4),
+        ({"match_phrase": {"title": "bush fire bush"}}, 3),
+        ({"multi_match": {"query": "fire bush fire", "fields": ["title", "attr_00"], "type": "most_fields"}}, 2 * 2),
+        ({"multi_match": {"query": "fire bush fire", "fields": ["title"], "type": "bool_prefix"}}, 3),
+        ({"combined_fields": {"query": "fire bush fire", "fields": ["title", "attr_00"]}}, 2 * 2),
+        ({"query_string": {"query": "(fire bush) (bush fire)", "default_field": "title"}}, 4),
         ({"match": {"title": {"query": "bush fire", "fuzziness": "AUTO"}}}, 100),
         ({"match": {"title": {"query": "bush fire", "fuzziness": 1, "max_expansions": 10}}}, 20),
         ({"multi_match": {"query": "bush fire", "fields": ["title^3", "attr_*"]}}, 2 * 61),
@@ -154,6 +165,42 @@ def test_a_query_of_too_many_clauses_stays_as_it_came() -> None:
     result = rewritten(query, scroll=True)
     assert (result.body, result.outcome) == ({"query": query}, Outcome.TOO_MANY_CLAUSES)
     assert result.reason == "the query has almost as many clauses as OpenSearch allows"
+
+
+def long_hybrid(knn: dict[str, Any]) -> dict[str, Any]:
+    """Return a hybrid query with almost as many clauses as OpenSearch allows."""
+    return {"hybrid": {"queries": [{"bool": {"must": [TEXT], "should": terms(1020)}}, {"knn": {"v": knn}}]}}
+
+
+def with_own_vectors() -> Knowledge:
+    """Return the session in an index with own vectors of two dimensions."""
+    feedback = SESSION.feedback
+    assert feedback is not None
+    own = FieldKnowledge(
+        mapped={"v": VectorField("v", dim=2)}, vectors={"v": FieldFeedback(feedback, np.ones(2, np.float64))}
+    )
+    return replace(SESSION, own_fields=own)
+
+
+def test_the_vector_of_a_query_of_too_many_clauses_is_moved() -> None:
+    knowledge, knn = with_own_vectors(), {"vector": [0.6, 0.8], "k": 5, "filter": {"term": {"title": "a"}}}
+    query = long_hybrid(knn)
+    result = rewritten(query, knowledge)
+    text, moved = result.body["query"]["hybrid"]["queries"]
+    assert text == query["hybrid"]["queries"][0]
+    assert moved["knn"]["v"].pop("vector") != knn["vector"]
+    assert moved["knn"]["v"] == {"k": 5, "filter": knn["filter"], "_name": REWRITTEN_NAME}
+    assert (result.outcome, result.is_changed) == (Outcome.TOO_MANY_CLAUSES, True)
+    assert count(result.body["query"]) == count(query)
+    assert parse(result.body).is_rewritten
+    for judged in ("hide", "demote"):
+        assert rewritten(query, knowledge, judged=judged).body == rewritten(query, knowledge).body
+    # These stay unchanged: a clause with a name of the user's own, and a search with a threshold or another order.
+    named = long_hybrid({**knn, "_name": "mine"})
+    assert rewritten(named, knowledge).body == {"query": named}
+    for more in ({"min_score": 0.1}, {"sort": ["day"]}):
+        body = {"query": query, **more}
+        assert rewrite(parse(body), knowledge, OPTIONS).body == body
 
 
 def test_with_vectors_a_query_of_too_many_clauses_is_rescored_once() -> None:
