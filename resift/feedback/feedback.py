@@ -236,8 +236,8 @@ class Feedback:
     ) -> Feedback:
         """Return the part of the feedback that applies to a query.
 
-        - Judgements that were made for the same query text, or whose query is stored as "", apply with their full
-          weight.
+        - Judgements that were made for the same query text apply with their full weight. Judgements without a query
+          were made for the same query only if ``text`` is empty, too.
         - Judgements that were made for earlier queries only apply if the document is relevant. They get a reduced
           weight (see :mod:`resift.feedback.scope`), and contribute expansion words. They move the query vector only if
           the query refines the earlier query. If :attr:`queries` is empty, all judgements count as judgements for
@@ -281,8 +281,8 @@ class Feedback:
     def _is_judged_for(self, text: str) -> NDArray[np.bool_]:
         """Return which of the judgements were made for a query.
 
-        A judgement whose recorded query is "" counts as made for any query. If this feedback records no queries at all,
-        the result is False for all judgements.
+        A judgement whose recorded query is "" only counts as made for a search without a text. If this feedback records
+        no queries at all, the result is False for all judgements.
 
         Args:
             text: The text of the query.

@@ -44,7 +44,7 @@ class Judgement:
         document: Id of the document.
         grade: Grade from -1 (irrelevant) to 1 (relevant). The absolute value is the weight of the judgement. 0
             withdraws earlier judgements of the document.
-        query: Query for which the document was judged, or "" if it is unknown.
+        query: Query for which the document was judged, or "" if there was none or it is unknown.
         at: Unix time in seconds.
         step: Number of the feedback request in the session, counted from 1. Judgements of the same request are undone
             together.

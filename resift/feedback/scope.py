@@ -37,14 +37,19 @@ MIN_BACKGROUND = 5
 def is_same_query(recorded: str, query: str) -> bool:
     """Return whether the query that a judgement records is a certain query. Case and additional spaces are ignored.
 
+    A judgement without a query, such as a click on a document's own page, only counts as made for a search without a
+    text, for example by vectors alone.
+
     Args:
-        recorded: The query that the judgement records. "" stands for any query.
-        query: The text of the query.
+        recorded: The query that the judgement records, or "" if the judgement was made without a query.
+        query: The text of the query, or "" if the search has no text.
 
     >>> is_same_query("Bush fire", " bush  fire"), is_same_query("", "fire"), is_same_query("C++", "C#")
-    (True, True, False)
+    (True, False, False)
+    >>> is_same_query("", "")
+    True
     """
-    return recorded in ("", query) or " ".join(recorded.casefold().split()) == " ".join(query.casefold().split())
+    return recorded == query or " ".join(recorded.casefold().split()) == " ".join(query.casefold().split())
 
 
 def fits_refinement(earlier_query: str, query: str, document_words: Collection[str]) -> bool:
@@ -133,11 +138,12 @@ def largest_by_query(
     """Replace each judgement's value with the largest value among the relevant documents judged for the same query.
 
     The relevant documents of a query share a subject. So if a single relevant document of an earlier query is near to
-    the current query, all judgements for the earlier query get its high value.
+    the current query, all judgements for the earlier query get its high value. Documents that were judged without a
+    query need not have the same subject, so their values are unchanged.
 
     Args:
         values: The nearness of each judged document to the current query, shape (n_judgements,).
-        queries: For each judgement, the query for which the document was judged.
+        queries: For each judgement, the query for which the document was judged, or "" if there was none.
         grades: The sign (positive for relevant documents) and weight of each judgement, shape (n_judgements,).
 
     Returns:
@@ -148,6 +154,6 @@ def largest_by_query(
     """
     largest: dict[str, float] = {}
     for query, value, grade in zip(queries, values.tolist(), grades.tolist(), strict=True):
-        if grade > 0:
+        if grade > 0 and query:
             largest[query] = max(value, largest.get(query, value))
     return np.array([largest.get(query, value) for query, value in zip(queries, values.tolist(), strict=True)])

@@ -101,7 +101,13 @@ class FeedbackRequest(Struct, kw_only=True, forbid_unknown_fields=True):
             "at most 1024 bytes"
         ),
     ]
-    query: Annotated[Text, documented(f"the query text; its first {MAX_QUERY} characters are stored")] = ""
+    query: Annotated[
+        Text,
+        documented(
+            f"the query text, of which the first {MAX_QUERY} characters are stored; a mark without a query counts as "
+            "made [for another query](conversations.md)"
+        ),
+    ] = ""
     relevant: Annotated[
         Ids, documented(f"ids of relevant documents (grade 1); an id has at most {MAX_ID_BYTES} bytes", "none")
     ] = field(default_factory=list)

@@ -225,7 +225,7 @@ def test_a_document_without_a_vector_is_similar_to_nothing(client: FlaskClient, 
         if session is None:
             (own,) = (hit["_score"] for hit in before if hit["_id"] == "tree")
             assert next(hit["_score"] for hit in after if hit["_id"] == "tree") == pytest.approx(own * np.e, rel=1e-3)
-            post(client, "/v1/feedback", session="a", index=filled, relevant=["bush"])
+            post(client, "/v1/feedback", session="a", index=filled, query="fire forest", relevant=["bush"])
         else:
             assert found["because"] is None
 

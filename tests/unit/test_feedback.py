@@ -168,7 +168,13 @@ def test_judgements_of_earlier_queries_count_by_nearness() -> None:
     assert not len(feedback.scoped_to_query(near[0], candidates[:4], "new").grades)
     assert not len(replace(feedback, grades=-feedback.grades).scoped_to_query(near[0], candidates, "new").grades)
     assert feedback.scoped_to_query(np.zeros(8, np.float32), candidates) is feedback
-    assert replace(feedback, queries=("", "")).scoped_to_query(far[0], candidates, "new").evidence == 2
+    # judgements without a query count like judgements for another query, and do not raise each other
+    without_query = replace(feedback, queries=("", ""))
+    scoped = without_query.scoped_to_query(near[0], candidates, "new")
+    np.testing.assert_allclose(scoped.grades, [expected], rtol=1e-5)
+    np.testing.assert_array_equal(scoped.transform_query(near[0]), near[0])
+    assert not len(without_query.scoped_to_query(near[0], candidates, "new bush fires in summer").grades)
+    assert without_query.scoped_to_query(near[0], candidates, "") is without_query
     # if all background documents are equal, any document that is more similar has the maximum weight
     assert feedback.scoped_to_query(near[0], np.repeat(far, 6, axis=0), "new").evidence == pytest.approx(0.5)
     empty = feedback.scoped_to_query(-near[0], candidates, "new")
@@ -257,10 +263,10 @@ def test_at_a_query_of_unknown_words_only_common_words_count() -> None:
     assert feedback.scoped_to_query(zero, vectors, "Akkuschrauber").grades == pytest.approx([1])
     assert feedback.scoped_to_query(zero, vectors, "Akkuschrauber Koffer").grades == pytest.approx([0.125])
     assert replace(feedback, bags=()).scoped_to_query(zero, vectors, "Vostro 3510").evidence == 0
-    assert replace(feedback, queries=()).scoped_to_query(zero, vectors, "Vostro 3510").grades == pytest.approx(
-        [0.25, 0.125]
-    )
-    assert replace(feedback, queries=("", "", "")).scoped_to_query(zero, vectors, "88729622").evidence == 3
+    for unknown in ((), ("", "", "")):
+        scoped = replace(feedback, queries=unknown).scoped_to_query(zero, vectors, "Vostro 3510")
+        assert (scoped.grades.tolist(), scoped.positions) == ([0.25], feedback.positions[:1])
+    assert replace(feedback, queries=("", "", "")).scoped_to_query(zero, vectors, "88729622").evidence == 0
 
 
 def test_alpha_increases_with_the_evidence(judged: tuple[np.ndarray, np.ndarray]) -> None:
@@ -353,7 +359,7 @@ def test_a_zero_query_is_moved_to_the_relevant_document(judged: tuple[np.ndarray
 
 def test_feedback_from_judged_documents_puts_relevant_documents_first() -> None:
     vectors = 2 * np.eye(3, dtype=np.float32)
-    marks = [("army gun", -1.0, "war"), ("fire bush", 1.0, "fire"), ("gun", -0.25, ""), ("fire", 0.5, "war")]
+    marks = [("army gun", -1.0, "war"), ("fire bush", 1.0, "fire"), ("gun", -0.25, "war"), ("fire", 0.5, "war")]
     judged = [
         JudgedDocument(Judgement("i", text, grade, query), vectors[i % 3], text)
         for i, (text, grade, query) in enumerate(marks)
@@ -361,12 +367,12 @@ def test_feedback_from_judged_documents_puts_relevant_documents_first() -> None:
     feedback = Feedback.from_judged(judged, 3, lambda word: 3.0 if word == "fire" else 4.0)
     assert feedback.grades.tolist() == [1, 0.5, -1, -0.25]
     assert feedback.positions == (1, 3, 0, 2)
-    assert feedback.queries == ("fire", "war", "war", "")
+    assert feedback.queries == ("fire", "war", "war", "war")
     np.testing.assert_array_equal(feedback.vectors, vectors[[1, 0, 0, 2]] / 2)
     assert feedback.bags[0] == pytest.approx({"fire": 0.6, "bush": 0.8})
     scoped = feedback.scoped_to_query(np.zeros(3), vectors, "war", carried_weight=0.0)
     assert (scoped.grades.tolist(), scoped.positions) == ([0.5, -1, -0.25], (3, 0, 2))
-    assert scoped.queries == ("war", "war", "")
+    assert scoped.queries == ("war", "war", "war")
     assert scoped.bags == feedback.bags[1:]
     np.testing.assert_array_equal(scoped.vectors, feedback.vectors[1:])
     assert Feedback.from_judged(judged, 3, method="mask").bags == ()
