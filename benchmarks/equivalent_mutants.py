@@ -247,6 +247,10 @@ EQUIVALENT = {
     ): "a single document has a single clause",
     (
         "resift/rewriting/words.py",
-        "boosts = {word: round(weight * factor, 5) for word, weight in weights.items()}",
+        "digits = 5 - math.floor(math.log10(factor)) if 0 < factor < 0.1 else 4",
+    ): "a further digit of a weight",
+    (
+        "resift/rewriting/words.py",
+        "digits = 4 - math.floor(math.log10(factor)) if 0 < factor < 0.1 else 5",
     ): "a further digit of a weight",
 }

@@ -1,7 +1,9 @@
-"""Decide whether a clause gives a score above 0 to each document that it matches.
+"""Predict the scores of a query: whether they are above 0, how they are scaled, and whether they depend on the text.
 
-A ``hybrid`` query leaves out documents whose score is 0 in all of its sub-queries. If Resift added a scoring clause to
-such a sub-query, these documents could become hits.
+- :func:`always_scores`: A ``hybrid`` query leaves out documents whose score is 0 in all of its sub-queries. If Resift
+  added a scoring clause to such a sub-query, these documents could become hits.
+- :func:`text_score_factor`: Expansion words that are searched beside the whole query need the same factor as its text.
+- :func:`replaces_scores`: A query can discard the scores of its text. Then its hits have an order of their own.
 """
 
 from __future__ import annotations
@@ -10,8 +12,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from resift.query.kinds import MULTI_FIELD_TEXT_KINDS
 from resift.query.text import searched_text
-from resift.query.tree import Clause, boost_of
+from resift.query.tree import Clause, TextClause, as_list, boost_of
 
 # Negations in a query string: for simple_query_string anywhere, for query_string at the beginning of a group. They
 # match all other documents with the score 0. Elsewhere in a query_string, they only exclude documents.
@@ -19,6 +22,9 @@ _NEGATIONS: Mapping[str, re.Pattern[str]] = {
     "simple_query_string": re.compile(r"(?<![^\s(|+])-"),
     "query_string": re.compile(r"\(\s*(?:[-!]|NOT\b)"),
 }
+
+# The functions of a ``function_score`` clause. A single function can also be written directly in the clause.
+_FUNCTION_KINDS = frozenset({"weight", "script_score", "random_score", "field_value_factor", "gauss", "exp", "linear"})
 
 
 def always_scores(clause: Clause) -> bool:
@@ -47,6 +53,101 @@ def always_scores(clause: Clause) -> bool:
         return False
     check = _CHECKS.get(clause.kind or "")
     return clause.kind is not None if check is None else check(clause)
+
+
+def text_score_factor(clause: Clause) -> float:
+    """Return the constant factor by which a query multiplies the scores of its text clauses.
+
+    The factor is the product of the boosts of the text clause and of all clauses around it, and of the weight of a
+    ``function_score`` clause whose only function is a weight without a filter. Other functions and scripts are not
+    constant, so they count as 1. The boost of a single-field clause, such as ``match``, counts as the boost of its
+    field. It is part of :attr:`Clause.searched_fields` and not of the factor.
+
+    Args:
+        clause: The parsed query, or a clause inside it.
+
+    Returns:
+        The factor. If text clauses have different factors, the smallest factor above 0. It is 1 if there are no text
+        clauses.
+
+    >>> from resift.query.tree import parse_clause
+    >>> text = {"multi_match": {"query": "fire", "fields": ["title"], "boost": 2}}
+    >>> text_score_factor(parse_clause({"function_score": {"query": text, "weight": 10, "boost": 3}}))
+    60.0
+    """
+    if isinstance(clause, TextClause):
+        return boost_of(clause.settings) if clause.kind in MULTI_FIELD_TEXT_KINDS else 1.0
+    factors = [
+        factor
+        for _, parts in clause.scoring_parts()
+        for part in parts
+        if part.searched_fields is not None and (factor := text_score_factor(part)) > 0
+    ]
+    own = boost_of(clause.settings) * (_constant_weight(clause) if clause.kind == "function_score" else 1.0)
+    return own * min(factors) if factors and own > 0 else 1.0
+
+
+def _constant_weight(clause: Clause) -> float:
+    """Return the weight by which a ``function_score`` clause multiplies all scores, or 1 if there is no such weight."""
+    functions = _functions(clause)
+    if len(functions) != 1 or _boost_mode(clause) != "multiply":
+        return 1.0
+    (function,) = functions
+    # Before a search pipeline sees the clause, OpenSearch adds the filter ``match_all``.
+    condition = function.get("filter", {"match_all": {}})
+    if function.keys() - {"filter", "weight"} or not isinstance(condition, Mapping) or "match_all" not in condition:
+        return 1.0
+    weight = boost_of({"boost": function["weight"]}) if "weight" in function else 1.0
+    limit = clause.settings.get("max_boost")
+    return weight if limit is None else min(weight, boost_of({"boost": limit}))
+
+
+def replaces_scores(clause: Clause) -> bool:
+    """Return whether the scores of a query come from functions only, and not from what the query searches for.
+
+    This is the case for a ``function_score`` clause with the ``boost_mode`` ``replace``, unless a script may read the
+    score. Clauses around it have the same effect if they contain no other clause that ranks by words or vectors.
+
+    Args:
+        clause: The parsed query, or a clause inside it.
+
+    >>> from resift.query.tree import parse_clause
+    >>> newest = {"gauss": {"day": {"origin": "now", "scale": "7d"}}, "boost_mode": "replace"}
+    >>> replaces_scores(parse_clause({"function_score": {"query": {"match": {"title": "fire"}}, **newest}}))
+    True
+    """
+    if clause.kind == "function_score" and _boost_mode(clause) == "replace":
+        functions = _functions(clause)
+        return bool(functions) and not any(map(_may_read_score, functions))
+    inner = [part for _, parts in clause.scoring_parts() for part in parts]
+    replacing = [part for part in inner if replaces_scores(part)]
+    remaining = (part for part in inner if part not in replacing)
+    return bool(replacing) and all(part.searched_fields is None and not part.ranks_by_meaning for part in remaining)
+
+
+def _boost_mode(clause: Clause) -> str:
+    """Return how a ``function_score`` clause combines the score of its query with its functions."""
+    return str(clause.settings.get("boost_mode") or "multiply").lower()
+
+
+def _functions(clause: Clause) -> list[Mapping[str, Any]]:
+    """Return the functions of a ``function_score`` clause. Malformed functions are left out."""
+    own = {name: value for name, value in clause.settings.items() if name in _FUNCTION_KINDS}
+    functions = [own] if own else as_list(clause.settings.get("functions"))
+    return [function for function in functions if isinstance(function, Mapping)]
+
+
+def _may_read_score(function: Mapping[str, Any]) -> bool:
+    """Return whether a function of a ``function_score`` clause may depend on the score of the query.
+
+    Only scripts can read the score, as ``_score``. The source of a stored script is unknown.
+    """
+    if "script_score" not in function:
+        return not _FUNCTION_KINDS & function.keys()
+    settings = function["script_score"]
+    script = settings.get("script") if isinstance(settings, Mapping) else None
+    source = script.get("source") if isinstance(script, Mapping) else script
+    return not isinstance(source, str) or "_score" in source
 
 
 def _bool_always_scores(clause: Clause) -> bool:

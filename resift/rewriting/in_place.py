@@ -25,7 +25,7 @@ from resift.query.body import Query
 from resift.query.clause_count import MAX_ENGINE_CLAUSES
 from resift.query.dsl import REWRITTEN_NAME, Body
 from resift.query.kinds import HYBRID_KIND, JOINING_KINDS, VECTOR_KINDS
-from resift.query.scores import always_scores
+from resift.query.scores import always_scores, replaces_scores, text_score_factor
 from resift.query.tree import Clause, HybridClause, SemanticClause, SparseClause
 from resift.rewriting.clauses import (
     MAX_DOCUMENT_LISTS,
@@ -276,7 +276,7 @@ class _ClauseRewriter:
         """
         if in_hybrid and clause.has_unknown:
             return
-        is_text = not clause.ranks_by_meaning and clause.searched_fields is not None
+        is_text = not clause.ranks_by_meaning and clause.searched_fields is not None and not replaces_scores(clause)
         if is_text and (not in_hybrid or always_scores(clause)):
             yield clause
         elif clause.kind not in JOINING_KINDS:
@@ -459,7 +459,7 @@ class _ClauseRewriter:
             if clause.kind in JOINING_KINDS:
                 return clause.raw
             return clause.replace_scoring_clauses(lambda inner: self._with_added_words(inner, in_hybrid))
-        words = self._word_clauses(clause.searched_fields or self._knowledge.fields)
+        words = self._word_clauses(clause)
         if not words:
             return clause.raw
         self.has_added_words = True
@@ -469,7 +469,7 @@ class _ClauseRewriter:
             added = with_scaled_scores(added, [(documents, share) for documents in self._relevant])
         return bool_clause(must=[clause.raw], should=[added])
 
-    def _word_clauses(self, fields: Sequence[str]) -> list[Body]:
+    def _word_clauses(self, clause: Clause) -> list[Body]:
         """Build a clause for each expansion word, as many as OpenSearch's limit on the number of clauses allows.
 
         Expansion words are words that the session learned from relevant documents. They are added to a text clause.
@@ -477,13 +477,14 @@ class _ClauseRewriter:
         If the limit allows none, a note is added to :attr:`notes`.
 
         Args:
-            fields: The fields in which the text clause searches. If empty, all fields are searched.
+            clause: The text clause. The words are searched in its fields, and with its boosts.
         """
         knowledge = self._knowledge
         if knowledge.expansion_words and not self._word_count:
             self.notes.append(Note(Outcome.TOO_MANY_CLAUSES))
-        word_fields, mean_boost = average_boosts(fields)
-        length = LEXICAL_WORD_WEIGHT * mean_boost * query_word_norm(knowledge.text)
+        word_fields, mean_boost = average_boosts(clause.searched_fields or knowledge.fields)
+        factor = mean_boost * text_score_factor(clause)
+        length = LEXICAL_WORD_WEIGHT * factor * query_word_norm(knowledge.text)
         return word_clauses(knowledge.expansion_words, word_fields, length)[: self._word_count]
 
     def _word_share(self) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from resift.query.body import Query
 from resift.query.kinds import VECTOR_KINDS
+from resift.query.scores import replaces_scores
 from resift.query.tree import HybridClause, SemanticClause
 from resift.rewriting.knowledge import Knowledge
 from resift.rewriting.outcome import Outcome
@@ -61,9 +62,10 @@ def _form_obstacle(query: Query) -> Outcome | None:
 
 
 def rescore_obstacle(query: Query, is_scroll: bool) -> Outcome | None:
-    """Return the reason why OpenSearch cannot rescore the hits of a search, or None if it can.
+    """Return the reason why the hits of a search cannot be rescored, or None if they can.
 
-    For example, OpenSearch does not rescore a search that is sorted by a field.
+    For example, OpenSearch does not rescore a search that is sorted by a field. A search whose scores come from
+    functions only is not rescored either, because they are an order of the client's own.
 
     Args:
         query: The parsed search body.
@@ -77,4 +79,16 @@ def rescore_obstacle(query: Query, is_scroll: bool) -> Outcome | None:
         return Outcome.COLLAPSED
     if "search_after" in query.body:
         return Outcome.SEARCH_AFTER
-    return None if query.is_sorted_by_score() else Outcome.SORTED
+    if not query.is_sorted_by_score():
+        return Outcome.SORTED
+    # OpenSearch could rescore the hits, but the order that the client chose must not change.
+    return Outcome.SCORES_REPLACED if replaces_scores(query.root) else None
+
+
+def is_ranked_by_query(query: Query) -> bool:
+    """Return whether the scores of the query decide the order of the hits, perhaps with further sort criteria.
+
+    Args:
+        query: The parsed search body.
+    """
+    return query.is_sorted_by_score(allow_further_criteria=True) and not replaces_scores(query.root)

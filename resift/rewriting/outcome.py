@@ -43,6 +43,7 @@ class Outcome(Enum):
     COLLAPSED = "collapsed", "the search has 'collapse'"
     SEARCH_AFTER = "search_after", "the search has 'search_after'"
     SORTED = "sorted", "the search has 'sort'"
+    SCORES_REPLACED = "scores_replaced", "`boost_mode: replace` ignores the scores of the query"
     # A clause that ranks by vectors or tokens of the index stays as it came.
     THRESHOLD = "threshold", "`min_score` or `max_distance` decides what matches"
     NOT_MOVED = "vectors_not_moved", "the vectors of {!r} are nested, binary, or not in the mapping"

@@ -21,6 +21,7 @@ from resift.feedback.judgements import DocumentKey
 from resift.query.body import Query, TextQuery
 from resift.query.clause_count import MAX_ENGINE_CLAUSES, WORD_TYPES, FieldTypes, term_count
 from resift.query.dsl import Body
+from resift.query.scores import text_score_factor
 from resift.query.tree import Clause
 from resift.rewriting.clauses import (
     MAX_DOCUMENT_LISTS,
@@ -38,7 +39,7 @@ from resift.rewriting.clauses import (
     with_scaled_scores,
 )
 from resift.rewriting.knowledge import Knowledge
-from resift.rewriting.obstacles import rescore_obstacle
+from resift.rewriting.obstacles import is_ranked_by_query, rescore_obstacle
 from resift.rewriting.options import Options
 from resift.rewriting.outcome import Note, Outcome, Rewritten, outcome_if_unchanged
 from resift.rewriting.similarity import QueryVector, knn_clause, similarity_clause
@@ -78,7 +79,7 @@ def rewrite_rescored(query: Query, knowledge: Knowledge, options: Options) -> Re
     rewriter = _TextSearchRewriter(query, knowledge, options)
     obstacle = rescore_obstacle(query, options.scroll)
     if obstacle is not None:
-        body = rewriter.body_with_words_in_query(is_ranked=query.is_sorted_by_score(allow_further_criteria=True))
+        body = rewriter.body_with_words_in_query(is_ranked=is_ranked_by_query(query))
         notes = [Note(obstacle), *rewriter.notes]
         return Rewritten(
             body=body or query.body,
@@ -119,6 +120,7 @@ class _TextSearchRewriter:
 
     def __init__(self, query: Query, knowledge: Knowledge, options: Options) -> None:
         self._body, self._raw = query.body, query.root.raw
+        self._text_factor = text_score_factor(query.root)
         self._highlighted = _highlighted_query(query.root, knowledge.field_types)
         self._knowledge, self._options = knowledge, options
         self._query_vector = (
@@ -149,7 +151,7 @@ class _TextSearchRewriter:
         """
         knowledge = self._knowledge
         word_fields, mean_boost = average_boosts(fields)
-        length = knowledge.word_weight * mean_boost * query_word_norm(knowledge.text)
+        length = knowledge.word_weight * mean_boost * self._text_factor * query_word_norm(knowledge.text)
         words = word_clauses(knowledge.expansion_words, word_fields, length)
         clauses_per_term = knowledge.clause_counter.clauses_per_term(fields)
         # A rescore stage is a query of its own. It does not contain the words of the original query.

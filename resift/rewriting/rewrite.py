@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from resift.query.body import Query
 from resift.query.dsl import Body
+from resift.query.scores import replaces_scores
 from resift.rewriting.clauses import marked_bool
 from resift.rewriting.in_place import rewrite_in_place
 from resift.rewriting.knowledge import Knowledge
@@ -59,7 +60,7 @@ def _adds_words_to_text_clauses(query: Query, knowledge: Knowledge, options: Opt
 
     - There are expansion words for the query.
     - OpenSearch cannot rescore the search, for example because the search is a scroll.
-    - The query has text clauses, and the body has no ``min_score``.
+    - The query has text clauses whose scores count, and the body has no ``min_score``.
     - The index has no vectors of Resift. In an index with such vectors, expansion words are searched in all text
       fields, whether or not the query has text clauses.
     - The options do not allow the query to be widened.
@@ -71,7 +72,7 @@ def _adds_words_to_text_clauses(query: Query, knowledge: Knowledge, options: Opt
     """
     if knowledge.vector is not None or not knowledge.expansion_words or options.widen or "min_score" in query.body:
         return False
-    if query.root.searched_fields is None:
+    if query.root.searched_fields is None or replaces_scores(query.root):
         return False
     return query.is_sliced_scroll or rescore_obstacle(query, options.scroll) is not None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, islice, takewhile
@@ -85,7 +86,9 @@ def word_clauses(weights: Mapping[str, float], fields: Sequence[str], factor: fl
         fields: The fields in which the words are searched. If empty, all fields are searched.
         factor: The common factor of all boosts, which is proportional to :func:`query_word_norm` for expansion words.
     """
-    boosts = {word: round(weight * factor, 4) for word, weight in weights.items()}
+    # Small factors need more decimal places.
+    digits = 4 - math.floor(math.log10(factor)) if 0 < factor < 0.1 else 4
+    boosts = {word: round(weight * factor, digits) for word, weight in weights.items()}
     if len(fields) == 1 and not isinstance(fields[0], NestedField) and {"*", "^"}.isdisjoint(fields[0]):
         # In a single field, ``match`` does the same as ``multi_match``, and OpenSearch parses it faster.
         return [

@@ -1,4 +1,4 @@
-"""Which clauses give a score above 0 to each document that they match."""
+"""Predictions of scores: which are above 0, how they are scaled, and which do not depend on the text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from resift.query.scores import always_scores
+from resift.query.scores import always_scores, replaces_scores, text_score_factor
 from resift.query.tree import parse_clause
 
 TEXT = {"match": {"title": "fire"}}
@@ -62,3 +62,73 @@ def test_these_clauses_score_all_their_matches(clause: dict[str, Any]) -> None:
 )
 def test_these_clauses_may_match_without_a_score(clause: Any) -> None:
     assert not always_scores(parse_clause(clause))
+
+
+FIELDS = {"multi_match": {"query": "fire", "fields": ["title", "text"]}}
+BOOSTED = {"multi_match": {**FIELDS["multi_match"], "boost": 5}}
+DAY = {"gauss": {"day": {"origin": "now", "scale": "7d"}}}
+
+
+@pytest.mark.parametrize(
+    ("clause", "factor"),
+    [
+        (FIELDS, 1),
+        (BOOSTED, 5),
+        # as the boost of a field
+        ({"match": {"title": {"query": "fire", "boost": 5}}}, 1),
+        ({"bool": {"must": [BOOSTED], "boost": 2, "filter": [TAG]}}, 10),
+        ({"bool": {"must": [FIELDS], "should": [BOOSTED, TAG]}}, 1),
+        ({"bool": {"must": [{"multi_match": {**FIELDS["multi_match"], "boost": 0}}], "should": [BOOSTED]}}, 5),
+        ({"dis_max": {"queries": [BOOSTED], "boost": 0.001}}, 0.005),
+        ({"bool": {"filter": [BOOSTED], "boost": 7}}, 1),
+        ({"constant_score": {"filter": BOOSTED, "boost": 7}}, 1),
+        ({"function_score": {"query": FIELDS, "boost": 100}}, 100),
+        ({"function_score": {"query": BOOSTED, "weight": 100, "boost_mode": "multiply"}}, 500),
+        ({"function_score": {"query": FIELDS, "weight": 100, "max_boost": 20}}, 20),
+        # as OpenSearch writes it before a search pipeline reads it
+        ({"function_score": {"query": FIELDS, "functions": [{"filter": {"match_all": {}}, "weight": 100}]}}, 100),
+        ({"function_score": {"query": FIELDS, "functions": [{"filter": TAG, "weight": 100}]}}, 1),
+        ({"function_score": {"query": FIELDS, "functions": [{"weight": 100, **DAY}], "boost": 3}}, 3),
+        ({"function_score": {"query": FIELDS, "weight": 100, "boost_mode": "sum", "boost": 3}}, 3),
+        ({"function_score": {"query": FIELDS, "functions": [{"weight": 100}, DAY]}}, 1),
+        ({"script_score": {"query": FIELDS, "script": {"source": "_score * 0.01"}}}, 1),
+    ],
+)
+def test_constant_factors_of_text_scores(clause: dict[str, Any], factor: float) -> None:
+    assert text_score_factor(parse_clause(clause)) == pytest.approx(factor)
+
+
+REPLACING = {"query": TEXT, **DAY, "boost_mode": "replace"}
+
+
+@pytest.mark.parametrize(
+    ("clause", "is_replaced"),
+    [
+        ({"function_score": REPLACING}, True),
+        (
+            {
+                "function_score": {
+                    "query": TEXT,
+                    "functions": [DAY, {"filter": TAG, "weight": 2}],
+                    "boost_mode": "REPLACE",
+                }
+            },
+            True,
+        ),
+        ({"function_score": {**REPLACING, "query": {"match_all": {}}}}, True),
+        ({"bool": {"must": [{"function_score": REPLACING}], "filter": [TEXT], "should": [TAG]}}, True),
+        ({"bool": {"must": [{"function_score": REPLACING}], "should": [TEXT]}}, False),
+        ({"function_score": {"query": TEXT, **DAY}}, False),
+        # without a function, the mode has no effect
+        ({"function_score": {"query": TEXT, "boost_mode": "replace"}}, False),
+        ({"function_score": {"query": TEXT, "script_score": {"script": "_score + 1"}, "boost_mode": "replace"}}, False),
+        ({"function_score": {"query": TEXT, "script_score": {"script": {"id": "a"}}, "boost_mode": "replace"}}, False),
+        (
+            {"function_score": {"query": TEXT, "script_score": {"script": {"source": "5"}}, "boost_mode": "replace"}},
+            True,
+        ),
+        (TEXT, False),
+    ],
+)
+def test_functions_that_replace_the_scores_of_a_text(clause: dict[str, Any], is_replaced: bool) -> None:
+    assert replaces_scores(parse_clause(clause)) is is_replaced

@@ -180,6 +180,34 @@ def test_without_vectors_words_are_searched_in_the_fields_of_the_query() -> None
         assert {tuple(clause["fields"]) for clause in added_word_clauses(rescore_stages(result))} == {tuple(fields)}
 
 
+@pytest.mark.parametrize("vector", [None, VECTOR])
+@pytest.mark.parametrize("more", [{}, {"collapse": {"field": "n"}}])
+@pytest.mark.parametrize("factor", [100, 0.0001])
+def test_expansion_words_have_the_constant_factors_of_the_text(
+    vector: Any, more: dict[str, Any], factor: float
+) -> None:
+    knowledge = replace(SESSION, vector=vector, mask=None, unaffected={})
+    plain = rewritten({"query": QUERY, **more}, knowledge)
+    scaled = rewritten({"query": {"function_score": {"query": QUERY, "weight": factor}}, **more}, knowledge)
+    added, expected = ([clause["boost"] for clause in added_word_clauses(each.body)] for each in (scaled, plain))
+    assert len(added) == len(TERMS)
+    assert added == pytest.approx([boost * factor for boost in expected], rel=1e-3)
+
+
+@pytest.mark.parametrize("vector", [None, VECTOR])
+@pytest.mark.parametrize("more", [{}, {"collapse": {"field": "n"}}])
+def test_an_order_by_functions_alone_stays(vector: Any, more: dict[str, Any]) -> None:
+    newest = {"gauss": {"day": {"origin": "now", "scale": "7d"}}, "boost_mode": "replace"}
+    body = {"query": {"function_score": {"query": QUERY, **newest}}, **more}
+    knowledge = replace(SESSION, vector=vector, unaffected={})
+    result = rewritten(body, knowledge)
+    assert result.body is body
+    assert result.outcome is (Outcome.COLLAPSED if more else Outcome.SCORES_REPLACED)
+    hidden = rewritten(body, knowledge, judged="hide").body
+    assert hidden["query"]["bool"]["must"] == [body["query"]]
+    assert "rescore" not in hidden
+
+
 @pytest.mark.parametrize("slice", [{}, {"slice": {"id": 0, "max": 2}}])
 def test_words_are_part_of_the_query_of_a_scroll(slice: dict[str, Any]) -> None:
     body, lexical = {"query": QUERY, **slice}, replace(SESSION, vector=None, mask=None, unaffected={})
