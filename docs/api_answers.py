@@ -40,15 +40,24 @@ class Reason(Struct):
     """The judged document that explains why a hit moved, relative to the engine's own ranking.
 
     It is the most similar relevant document if the hit moved up, and the most similar irrelevant document if it moved
-    down.
+    down. In a search without vectors, it is the relevant document with which the hit shares the most expansion words.
     """
 
     index: str
     document: str
     grade: Grade
     title: Title
-    similarity: Annotated[float, documented("similarity of the hit and the judged document, with the session's mask")]
+    similarity: Annotated[
+        float | None,
+        documented(
+            "similarity of the hit and the judged document, with the session's mask; null in a search without vectors"
+        ),
+    ]
     moved: Annotated[int, documented("number of ranks that the hit moved up; negative if it moved down")]
+    words: Annotated[
+        list[str] | UnsetType,
+        documented("in a search without vectors, expansion words that the hit shares with the judged document"),
+    ] = UNSET
 
 
 class Card(Struct):

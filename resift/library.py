@@ -73,7 +73,8 @@ class Hit(dict[str, Any]):
 
         This is available only if the search was run with ``reasons``. ``index``, ``document``, ``grade`` and ``title``
         describe the judged document, ``similarity`` is its similarity to the hit, and ``moved`` is the number of ranks
-        that the hit moved up. ``moved`` is negative if the hit moved down.
+        that the hit moved up. ``moved`` is negative if the hit moved down. In a search without vectors, ``similarity``
+        is None, and ``words`` are expansion words that the hit shares with the judged document.
         """
         because: dict[str, Any] | None = self.get("resift", {}).get("because")
         return because

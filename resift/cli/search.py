@@ -221,7 +221,8 @@ def _print_hits(hits: library.Hits, fields: Sequence[str]) -> None:
 def _reason_for_move(hit: library.Hit) -> str:
     """Return a short text that says why the marks of a session moved a hit, such as "▲ 3 more like “Bush fires”".
 
-    In the example, the hit moved up by 3 ranks. The result is empty if no mark moved the hit.
+    In the example, the hit moved up by 3 ranks. In a search without vectors, the words that the hit shares with the
+    marked document follow. The result is empty if no mark moved the hit.
     """
     if (because := hit.because) is None:
         return ""
@@ -229,7 +230,10 @@ def _reason_for_move(hit: library.Hit) -> str:
     arrow = f"{'▲' if places > 0 else '▼'} {abs(places)} " if places else ""
     if because["document"] == hit.id:
         return f"{arrow}you marked this as {'relevant' if because['grade'] > 0 else 'irrelevant'}"
-    return f"{arrow}{'more' if because['grade'] > 0 else 'too much'} like “{plain_text(because['title']).strip()}”"
+    words = f": {', '.join(because['words'])}" if because.get("words") else ""
+    return (
+        f"{arrow}{'more' if because['grade'] > 0 else 'too much'} like “{plain_text(because['title']).strip()}”{words}"
+    )
 
 
 def _display_text(hit: library.Hit, fields: Sequence[str]) -> str:

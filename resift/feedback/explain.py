@@ -13,7 +13,7 @@ from resift.arrays import Floats
 from resift.encoders.model import Model
 from resift.feedback.feedback import Feedback
 from resift.feedback.judgements import JudgedDocument
-from resift.text import FUNCTION_WORDS, tokenize
+from resift.text import FUNCTION_WORDS, bag_of_words, tokenize
 from resift.vectors.similarity import unit_rows
 
 _MAX_TITLE = 80  # characters
@@ -248,4 +248,50 @@ def explain_moves(
     ):
         reason = {**_describe_judgement(documents[position]), "similarity": similarity, "moved": places}
         reasons.append(reason if is_reason else None)
+    return reasons
+
+
+def explain_moves_by_words(
+    feedback: Feedback,
+    judged: Sequence[JudgedDocument],
+    weights: Mapping[str, float],
+    hits: Sequence[tuple[str, int | None]],
+    moved: Sequence[int],
+    query: str = "",
+) -> list[dict[str, Any] | None]:
+    """Return, for each of n hits, the relevant document whose words moved the hit up, in a search without vectors.
+
+    This is the relevant document with which the hit shares the most expansion words. Each word counts by its weight,
+    and each document by the weight of its judgement. A judged document is explained by its own judgement only, also if
+    it is irrelevant and moved down. There is no explanation for other hits that moved down: other hits gained more.
+
+    Args:
+        feedback: The part of the feedback that applies to the search, from :meth:`Feedback.scoped_to_query`.
+        judged: The judged documents from which the feedback was learned.
+        weights: The expansion words of the search, with their weights, heaviest first.
+        hits: For each hit, its text, and its position in ``judged`` or None if the hit is not judged.
+        moved: Number of ranks that the session moved each hit up, shape (n,). Negative for hits that moved down.
+        query: The text of the query. Its words are not listed.
+
+    Returns:
+        An item for each hit, as from :func:`explain_moves`. Its ``similarity`` is None, and it also has ``words``, at
+        most five expansion words that the hit shares with the judged document, heaviest first.
+    """
+    rows = {position: row for row, position in enumerate(feedback.positions)}
+    bags = feedback.bags or ({},) * len(rows)
+    query_words = bag_of_words(query)
+    reasons: list[dict[str, Any] | None] = []
+    for (text, own_position), places in zip(hits, moved, strict=True):
+        text_words = bag_of_words(text)
+        words = [word for word in weights if word in text_words]
+        candidates = [*rows.values()] if own_position is None else [rows[own_position]] if own_position in rows else []
+        shared = {row: [word for word in words if word in bags[row]] for row in candidates}
+        strengths = {row: feedback.grades[row] * sum(map(weights.__getitem__, shared[row])) for row in candidates}
+        row = max(candidates, key=strengths.__getitem__, default=None)
+        if row is None or feedback.grades[row] * places <= 0 or (own_position is None and strengths[row] <= 0):
+            reasons.append(None)
+            continue
+        listed = [word for word in shared[row] if word not in query_words][:_WORDS]
+        description = _describe_judgement(judged[feedback.positions[row]])
+        reasons.append({**description, "similarity": None, "moved": places, "words": listed})
     return reasons

@@ -21,7 +21,7 @@ from resift.contracts.engine import Engine
 from resift.encoders.late_interaction import RERANKER_FILE, LateInteraction, score_factors
 from resift.encoders.model import Model
 from resift.errors import ModelNotFound
-from resift.feedback.explain import explain_moves
+from resift.feedback.explain import explain_moves, explain_moves_by_words
 from resift.feedback.judgements import DocumentKey
 from resift.query.body import Query
 from resift.rewriting.outcome import Rewritten
@@ -273,39 +273,76 @@ def _similarities_to_query(model: Model, rewritten: Rewritten, vectors: Sequence
 
 
 def add_reasons(
-    rewritten: Rewritten, hits: Hits, vectors: Sequence[Floats | None], start: int, earlier_hits: Hits
+    engine: Engine, parsed: ParsedSearch, rewritten: Rewritten, result: SearchResult, start: int, earlier_hits: Hits
 ) -> None:
     """Add to each hit the relevance judgement that changed its rank, as ``resift.because``.
 
-    The value is None if no judgement changed the rank of the hit.
+    The value is None if no judgement changed the rank of the hit. Judged documents are compared with the hits by their
+    vectors, or by the expansion words in their texts if the search compares no vectors.
 
     Args:
+        engine: The search engine, from which the texts of the hits are read if they do not contain them.
+        parsed: The search.
         rewritten: The rewritten search, which contains the feedback and the judged documents.
-        hits: The hits of the requested page. They are modified in place, and must already have the key ``resift``.
-        vectors: The vector of each hit, of shape (n_dimensions,), or None for a hit without a vector.
+        result: The hits of the requested page, with their vectors. The hits are modified in place, and must already
+            have the key ``resift``.
         start: The number of hits before the page.
         earlier_hits: The top hits of the same search without a session, for comparison.
     """
+    hits = result.hits
     for hit in hits:
         hit["resift"]["because"] = None
-    rows = [row for row, vector in enumerate(vectors) if vector is not None]
-    moved_field = rewritten.moved_field
-    if rewritten.in_place and moved_field is None:
+    knowledge, moved_field = rewritten.knowledge, rewritten.moved_field
+    feedback = knowledge.feedback if moved_field is None else moved_field[1]
+    if feedback is None:
         return
-    feedback = rewritten.knowledge.feedback if moved_field is None else moved_field[1]
-    if feedback is None or not rows:
+    gained_ranks = _gained_ranks(hits, start, earlier_hits)
+    if moved_field is None and knowledge.vector is None and not parsed.query.root.ranks_by_meaning:
+        texts = _hit_texts(engine, parsed, hits)
+        judged_hits = list(zip(texts, _judged_positions(rewritten, hits), strict=True))
+        reasons = explain_moves_by_words(
+            feedback, knowledge.documents, knowledge.expansion_words, judged_hits, gained_ranks, knowledge.text
+        )
+        for hit, reason in zip(hits, reasons, strict=True):
+            hit["resift"]["because"] = reason
         return
-    earlier_ranks = {hit_key(hit): rank for rank, hit in enumerate(earlier_hits, 1)}
-    gained_ranks = []
-    for row in rows:
-        rank = start + row + 1
-        # A hit that is not among the earlier hits was at least behind all of them.
-        worst_rank = max(len(earlier_hits), rank) + 1
-        gained_ranks.append(earlier_ranks.get(hit_key(hits[row]), worst_rank) - rank)
-    matrix = np.stack([vector for vector in vectors if vector is not None])
-    reasons = explain_moves(feedback, rewritten.knowledge.documents, matrix, gained_ranks)
+    rows = [row for row, vector in enumerate(result.vectors) if vector is not None]
+    if not rows or (rewritten.in_place and moved_field is None):
+        return
+    matrix = np.stack([vector for vector in result.vectors if vector is not None])
+    reasons = explain_moves(feedback, knowledge.documents, matrix, [gained_ranks[row] for row in rows])
     for row, reason in zip(rows, reasons, strict=True):
         hits[row]["resift"]["because"] = reason
+
+
+def _gained_ranks(hits: Hits, start: int, earlier_hits: Hits) -> list[int]:
+    """Return the number of ranks that each hit moved up, compared with the top hits of another search.
+
+    Args:
+        hits: The hits of a page.
+        start: The number of hits before the page.
+        earlier_hits: The top hits of the other search.
+    """
+    earlier_ranks = {hit_key(hit): rank for rank, hit in enumerate(earlier_hits, 1)}
+    gained_ranks = []
+    for rank, hit in enumerate(hits, start + 1):
+        # A hit that is not among the earlier hits was at least behind all of them.
+        worst_rank = max(len(earlier_hits), rank) + 1
+        gained_ranks.append(earlier_ranks.get(hit_key(hit), worst_rank) - rank)
+    return gained_ranks
+
+
+def _judged_positions(rewritten: Rewritten, hits: Hits) -> list[int | None]:
+    """Return the position of each hit among the judged documents, or None for a hit that was not judged.
+
+    Args:
+        rewritten: The rewritten search, which contains the judged documents.
+        hits: The hits.
+    """
+    knowledge = rewritten.knowledge
+    # A document can be judged under the name of an alias, which its hit does not have.
+    positions = {document.judgement.document: position for position, document in enumerate(knowledge.documents)}
+    return [positions.get(hit["_id"]) if hit_key(hit) in knowledge.judged_hits else None for hit in hits]
 
 
 def add_cards(hits: Hits, card_fields: CardFields, fields: Sequence[str]) -> None:

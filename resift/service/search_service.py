@@ -699,7 +699,7 @@ class SearchService:
             result = reranked_page(self.engine, reranking, parsed, rewritten, result)
         if may_reorder_hits and compares:
             try:
-                add_reasons(rewritten, result.hits, result.vectors, body["from"], before[0].hits)
+                add_reasons(self.engine, parsed, rewritten, result, body["from"], before[0].hits)
             except Exception as error:  # without reasons, the ranking is still correct
                 log.exception("The reasons of the hits are left out")
                 note = f"the reasons of the hits are left out: {type(error).__name__}"

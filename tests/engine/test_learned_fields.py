@@ -310,3 +310,75 @@ def test_hits_are_reranked_by_their_text_fields(
     expected = dict(zip(texts, DynaMax(model.table).scores(text, list(texts.values())).tolist(), strict=True))
     similarities = {hit["_id"]: hit["resift"]["similarity"] for hit in answer["hits"]["hits"]}
     assert similarities == pytest.approx(expected, abs=1e-4)
+
+
+ALARM_FIELDS = {"properties": {"text": {"type": "text"}, "name": {"type": "keyword"}}}
+ALARMS = {
+    id: {"text": text, "name": id}
+    for id, text in {
+        "a": "fire fire",
+        "b": "fire and a smoke alarm in the tree",
+        "c": "a tree and a fire in rainy weather",
+        "d": "fire in snow",
+    }.items()
+}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{}, {"_source": False}, {"collapse": {"field": "name"}}],
+    ids=["documents", "without documents", "collapsed"],
+)
+def test_marked_documents_and_common_words_explain_hits_without_vectors(
+    cluster: OpenSearchEngine, client: FlaskClient, body: dict[str, Any]
+) -> None:
+    index = filled(cluster, ALARM_FIELDS, ALARMS)
+    try:
+        post(client, "/v1/feedback", session="anna", index=index, query="fire", relevant=["b"])
+        search = {"index": index, "query": {"query": {"match": {"text": "fire"}}, **body}, "reasons": True}
+        before = [hit["_id"] for hit in post(client, "/v1/search", **search)["hits"]["hits"]]
+        hits = post(client, "/v1/search", session="anna", **search)["hits"]["hits"]
+        reasons = {hit["_id"]: hit["resift"]["because"] for hit in hits}
+        moved = {hit["_id"]: before.index(hit["_id"]) - rank for rank, hit in enumerate(hits)}
+        assert list(reasons)[:2] == ["b", "c"]
+        assert {id: reason["moved"] for id, reason in reasons.items() if reason} == {id: moved[id] for id in "bc"}
+        assert all(reason["document"] == "b" for reason in reasons.values() if reason)
+        assert reasons["c"]["words"] == ["tree"]
+        assert set(reasons["b"]["words"]) == {"smoke", "alarm", "tree"}
+    finally:
+        cluster.drop_if_exists(index)
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda text: {"function_score": {"query": text, "boost": 1000}},
+        lambda text: {"function_score": {"query": text, "functions": [{"weight": 0.001}]}},
+        lambda text: {"bool": {"must": [text], "boost": 1000}},
+        lambda text: {"dis_max": {"queries": [{"multi_match": {**text["multi_match"], "boost": 1000}}]}},
+    ],
+    ids=["boost", "weight", "bool", "multi_match"],
+)
+def test_constant_factors_of_scores_do_not_change_what_a_session_does(
+    cluster: OpenSearchEngine, client: FlaskClient, wrap: Any
+) -> None:
+    index = filled(cluster, ALARM_FIELDS, ALARMS)
+    try:
+        post(client, "/v1/feedback", session="anna", index=index, query="fire", relevant=["b"])
+
+        def scores(query: dict[str, Any], session: str | None) -> dict[str, float]:
+            answer = post(client, "/v1/search", session=session, index=index, query={"query": query})
+            return {hit["_id"]: hit["_score"] for hit in answer["hits"]["hits"]}
+
+        text = {"multi_match": {"query": "fire", "fields": ["text"]}}
+        before, after = scores(text, None), scores(text, "anna")
+        factor = next(iter(scores(wrap(text), None).values())) / next(iter(before.values()))
+        assert not 0.5 < factor < 2
+        wrapped = scores(wrap(text), "anna")
+        assert list(wrapped) == list(after) != list(before)
+        assert wrapped == pytest.approx({id: score * factor for id, score in after.items()}, rel=1e-3)
+        newest = {"random_score": {"seed": 7, "field": "_seq_no"}, "boost_mode": "replace"}
+        replaced = {"function_score": {"query": wrap(text), **newest}}
+        assert scores(replaced, "anna") == scores(replaced, None)
+    finally:
+        cluster.drop_if_exists(index)

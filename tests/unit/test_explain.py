@@ -9,7 +9,7 @@ import pytest
 
 from resift import Feedback, Model
 from resift.encoders.tables import build_table
-from resift.feedback.explain import explain, explain_moves, title_of
+from resift.feedback.explain import explain, explain_moves, explain_moves_by_words, title_of
 from resift.feedback.judgements import JudgedDocument, Judgement
 from resift.feedback.methods import METHODS
 from resift.feedback.ridge import Background
@@ -164,3 +164,44 @@ def test_titles_are_cut_at_the_end_of_a_word() -> None:
     assert title_of("\n  Bush fire\nSydney") == "Bush fire"
     assert title_of("word " * 30) == "word " * 15 + "word…"
     assert title_of("") == ""
+
+
+def test_without_vectors_common_expansion_words_explain_moves(model: Model) -> None:
+    judged = judge(model, {"old smoke": 1, "bush forest fire": 1, "army gun": -1, "fire tree": 0.5}, query="fire")
+    feedback = Feedback.from_judged(judged, model.dim)
+    weights = {"fire": 0.9, "forest": 0.5, "smoke": 0.3, "bush": 0.2}
+    hits: list[tuple[str, int | None]] = [
+        ("Forest fires and a bush fire", None),
+        ("a tree: smoke", None),
+        ("rain", None),
+        ("forest", None),
+        ("army gun fire", 2),
+        ("old smoke", 0),
+        ("bush forest fire", 1),
+    ]
+    reasons = explain_moves_by_words(feedback, judged, weights, hits, [3, 2, 1, -1, -2, 1, 0], "Fire")
+    assert [reason and reason["document"] for reason in reasons] == [
+        "bush forest fire",
+        "old smoke",
+        None,  # no common words
+        None,  # other hits moved ahead
+        "army gun",
+        "old smoke",
+        None,
+    ]
+    first, *_ = reasons
+    # the words of the query are not listed
+    assert first == {
+        "index": "docs",
+        "document": "bush forest fire",
+        "grade": 1,
+        "title": "bush forest fire",
+        "similarity": None,
+        "moved": 3,
+        "words": ["forest", "bush"],
+    }
+    # a document that was judged for another query explains nothing if its judgement does not apply
+    other = Feedback.from_judged(judged[:1], model.dim).scoped_to_query(np.zeros(8), np.zeros((0, 8)), "new army bases")
+    assert explain_moves_by_words(other, judged, weights, hits[:1], [3]) == [None]
+    masked = Feedback.from_judged(judged, model.dim, method="mask")
+    assert explain_moves_by_words(masked, judged, weights, hits[:1], [3]) == [None]
