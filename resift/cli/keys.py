@@ -39,6 +39,19 @@ def create(name: str, scopes: str) -> None:
     click.echo(f"{name} ({','.join(checked)}) is in {path}; the key itself is not stored: note it now", err=True)
 
 
+@keys.command(epilog="Example: resift keys rotate shop")
+@click.argument("name")
+def rotate(name: str) -> None:
+    """Create a second API key with the name and the scopes of an existing key, and print it.
+
+    The old key stays valid until you run `resift keys delete NAME --old`. Both keys use the same sessions.
+    """
+    path = service_settings().keys
+    click.echo(KeyFile(path).rotate(name))
+    click.echo(f"{name} has a new key in {path}; the key itself is not stored: note it now", err=True)
+    click.echo(f"when all clients use it: resift keys delete {name} --old", err=True)
+
+
 @keys.command("list", epilog="Example: resift keys list")
 def list_keys() -> None:
     """List all API keys: their names, scopes and creation times, and the beginnings of their hashes."""
@@ -49,11 +62,12 @@ def list_keys() -> None:
 
 @keys.command(epilog="Example: resift keys delete shop")
 @click.argument("name")
-def delete(name: str) -> None:
-    """Delete an API key. The sessions that were created with the key remain.
+@click.option("--old", is_flag=True, help="Keep the newest key of this name (see resift keys rotate).")
+def delete(name: str, old: bool) -> None:
+    """Delete the API keys with a name. The sessions that were created with them remain.
 
     You can still use these sessions with a new key of the same name, or with a key that has the scope admin.
     """
     path = service_settings().keys
-    KeyFile(path).delete(name)
-    click.echo(f"{name} is deleted from {path}")
+    KeyFile(path).delete(name, only_old=old)
+    click.echo(f"{f'the old key {name}' if old else name} is deleted from {path}")

@@ -82,6 +82,26 @@ def test_a_name_is_unique_and_free_after_deletion(file: KeyFile) -> None:
     assert file.create("shop", ["search"]) != first
 
 
+def test_a_key_is_replaced_by_a_second_key_of_the_same_name(file: KeyFile) -> None:
+    old = file.create("shop", ["search", "feedback"])
+    file.create("other", ["embed"])
+    with pytest.raises(NotFound, match="only one API key 'shop'"):
+        file.delete("shop", only_old=True)
+    with pytest.raises(NotFound, match="no API key 'shp'"):
+        file.rotate("shp")
+    new = file.rotate("shop")
+    keys = ApiKeys(str(file.path))
+    for key in (old, new):
+        record = keys.find(key)
+        assert record is not None
+        assert (record.name, record.scopes) == ("shop", ("search", "feedback"))
+    file.delete("shop", only_old=True)
+    assert [(key.name, key.hash) for key in file.read() if key.name == "shop"] == [("shop", key_hash(new))]
+    file.rotate("shop")
+    file.delete("shop")
+    assert [key.name for key in file.read()] == ["other"]
+
+
 def test_simultaneous_changes_are_all_saved(file: KeyFile) -> None:
     def change(number: int) -> None:
         file.create(f"k{number}", ["search"])
@@ -199,6 +219,12 @@ def test_keys_on_the_command_line(here: Path) -> None:
     assert resift("keys", "create", "shop", "--scopes", "search").exit_code != 0
     assert resift("keys", "create", "x", "--scopes", "everything").exit_code != 0
     assert resift("keys", "delete", "nobody").exit_code != 0
+    rotated = resift("keys", "rotate", "shop")
+    assert rotated.stdout.startswith("rsf_")
+    assert rotated.stdout.strip() != key
+    assert "resift keys delete shop --old" in rotated.stderr
+    assert resift("keys", "delete", "shop", "--old").exit_code == 0
+    assert [line.split()[0] for line in resift("keys", "list").stdout.splitlines()[1:]] == ["shop"]
     assert resift("keys", "delete", "shop").exit_code == 0
     assert resift("keys", "list").stdout.split() == ["NAME", "SCOPES", "CREATED", "HASH"]
 

@@ -244,26 +244,63 @@ class KeyFile:
         with self._locked():
             keys = self.read()
             if any(known.name == name for known in keys):
-                raise BadInput(f"an API key named {name!r} already exists", value=name, expected="another name")
+                expected = f"another name, or resift keys rotate {name}"
+                raise BadInput(f"an API key named {name!r} already exists", value=name, expected=expected)
             self._write([*keys, KeyRecord.create(name, checked, key)])
         return key
 
-    def delete(self, name: str) -> None:
-        """Delete an API key from the file.
+    def rotate(self, name: str) -> str:
+        """Add a second API key with the name and the scopes of a stored key.
+
+        Both keys are valid until :meth:`delete` removes the old key. They share sessions and quotas, because these
+        belong to the name.
 
         Args:
-            name: The name of the key.
+            name: The name of the stored key.
+
+        Returns:
+            The new key. It is not stored, so it cannot be read again.
 
         Raises:
             NotFound: If there is no key with this name.
         """
+        key = PREFIX + secrets.token_urlsafe(32)
         with self._locked():
             keys = self.read()
-            remaining = [key for key in keys if key.name != name]
-            if len(remaining) == len(keys):
-                names = ", ".join(key.name for key in keys) or "a file with keys"
-                raise NotFound(f"no API key {name!r} in {self.path}", value=name, expected=names)
-            self._write(remaining)
+            scopes = self._keys_of_name(keys, name)[-1].scopes
+            self._write([*keys, KeyRecord.create(name, scopes, key)])
+        return key
+
+    def delete(self, name: str, only_old: bool = False) -> None:
+        """Delete all API keys with a name from the file.
+
+        Args:
+            name: The name of the keys.
+            only_old: Whether to keep the newest of these keys.
+
+        Raises:
+            NotFound: If there is no key with this name, or no old key.
+        """
+        with self._locked():
+            keys = self.read()
+            named = self._keys_of_name(keys, name)
+            deleted = named[:-1] if only_old else named
+            if not deleted:
+                message = f"there is only one API key {name!r} in {self.path}"
+                raise NotFound(message, value=name, expected="a name after resift keys rotate NAME")
+            self._write([key for key in keys if key not in deleted])
+
+    def _keys_of_name(self, keys: Sequence[KeyRecord], name: str) -> list[KeyRecord]:
+        """Return the keys with a name, oldest first.
+
+        Raises:
+            NotFound: If there are none.
+        """
+        named = [key for key in keys if key.name == name]
+        if not named:
+            names = ", ".join(dict.fromkeys(key.name for key in keys)) or "a file with keys"
+            raise NotFound(f"no API key {name!r} in {self.path}", value=name, expected=names)
+        return named
 
     def _parse(self, number: int, line: str) -> KeyRecord:
         try:
