@@ -52,6 +52,7 @@ from resift.rewriting.words import (
     related_word_clauses,
     word_clauses,
 )
+from resift.text import tokenize
 
 # The maximum number of expansion words by which a widened query finds documents. More words find few more documents,
 # and cost more than the rest of the query.
@@ -134,7 +135,9 @@ class _TextSearchRewriter:
         self.notes: list[Note] = []
         # ``min_score`` applies to the score of the query itself, so the query must not be changed.
         self._has_min_score = query.body.get("min_score") is not None
-        may_widen = options.widen and not self._has_min_score and self.may_change_query
+        # A text without words matches nothing. Expansion words would turn it into a search for the session's topics.
+        has_words = bool(tokenize(query.text))
+        may_widen = options.widen and has_words and not self._has_min_score and self.may_change_query
         self._text_query = query.text_query if may_widen else None
         self._plan_words(_expansion_word_fields(query, knowledge))
         self._plan_documents()

@@ -249,6 +249,17 @@ def test_an_error_in_the_reasons_does_not_change_the_ranking(
     assert answer["resift"]["reason"] == "the reasons of the hits are left out: ValueError"
 
 
+@pytest.mark.parametrize("query", ["", "   ", "???"])
+def test_a_query_without_words_finds_nothing_in_a_session_either(client: FlaskClient, filled: str, query: str) -> None:
+    post(client, "/v1/feedback", session="a", index=filled, query="fire", relevant=["tree"])
+    assert ids(post(client, "/v1/search", index=filled, query="fire", session="a"))
+    post(client, "/v1/feedback", session="b", index=filled, query=query, relevant=["tree"])
+    for session in ("a", "b"):
+        answer = post(client, "/v1/search", index=filled, query=query, session=session)
+        assert answer["hits"]["total"]["value"] == 0
+        assert answer["hits"]["hits"] == []
+
+
 def test_a_mark_counts_for_its_query_in_upper_and_lower_case(client: FlaskClient, filled: str) -> None:
     post(client, "/v1/feedback", session="a", index=filled, query="fire", relevant=["tree"], irrelevant=["army"])
     hits = [
