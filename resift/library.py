@@ -33,9 +33,10 @@ from resift.query.body import parse
 from resift.query.dsl import document_text
 from resift.reviews.review import Review
 from resift.reviews.reviews import ReviewSettings
+from resift.rewriting.options import read_options
 from resift.rewriting.outcome import Outcome
 from resift.schema import check_text, convert, fields_as_arguments, fields_of
-from resift.service.bodies import Search
+from resift.service.bodies import Search, as_body
 from resift.service.config import Config
 from resift.service.connect import open_engine, open_session_store
 from resift.service.search_service import SearchService, session_summary
@@ -404,8 +405,17 @@ class Session:
             EngineError: If the engine rejects the search.
         """
         hits, query = self.index._search(options, self.id), options.query
-        self._query = query if isinstance(query, str) else parse({"query": query.get("query", query)}).text
+        self._query = query if isinstance(query, str) else read_options(parse(as_body(query))).text or ""
         return hits
+
+    @property
+    def last_query(self) -> str:
+        """The query text of the last search of this object, or "" if it has not searched yet.
+
+        The text of a search body is the ``query`` in its section ``ext.resift``, or the text that the body searches
+        for.
+        """
+        return self._query
 
     def rewrite(self, body: dict[str, Any], **options: Any) -> dict[str, Any]:
         """Rewrite a search body so that its hits are ranked by this session's judgements.

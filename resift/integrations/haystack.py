@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
 from resift import library
+from resift.client import for_event_loop
 from resift.errors import needs_extra
-from resift.integrations.passages import passages
+from resift.integrations.passages import MakeBody, retrieve
 from resift.vectors.packaged import DEFAULT_MODEL
 
 with needs_extra("haystack", "The Haystack retriever"):
     from haystack import Document, component, default_from_dict, default_to_dict
-    from haystack.utils import Secret
+    from haystack.utils import Secret, deserialize_callable, serialize_callable
 
 
 @component
@@ -28,9 +30,11 @@ class ResiftRetriever:
         url: The address of the search engine, as for :func:`resift.open`. Pass a URL with a password as a ``Secret``.
         model: The embedding model, as for :func:`resift.open`.
         sessions: The store of sessions, as for :func:`resift.open`.
-        top_k: The maximum number of documents.
+        top_k: The maximum number of documents. It takes precedence over the ``size`` of a search body.
         options: Further search options (see :class:`resift.library.SearchOptions`). The options of a run take
             precedence.
+        body: A function that makes the search body of a query text, such as a ``hybrid`` or ``knn`` query. By default,
+            Resift searches for the text. To save a pipeline, Haystack needs a function of a module.
     """
 
     def __init__(  # noqa: PLR0913 - Haystack serialises a component by these arguments
@@ -42,9 +46,10 @@ class ResiftRetriever:
         sessions: str | None = None,
         top_k: int = 10,
         options: dict[str, Any] | None = None,
+        body: MakeBody | None = None,
     ) -> None:
         self.name, self.session, self.url, self.model, self.sessions = index, session, url, model, sessions
-        self.top_k, self.options = top_k, options
+        self.top_k, self.options, self.body = top_k, options, body
 
     @cached_property
     def index(self) -> library.Index:
@@ -56,12 +61,16 @@ class ResiftRetriever:
     def to_dict(self) -> dict[str, Any]:
         """Serialize the component to a dictionary, as Haystack does to save a pipeline."""
         names = ("session", "url", "model", "sessions", "top_k", "options")
-        return dict(default_to_dict(self, index=self.name, **{name: getattr(self, name) for name in names}))
+        body = None if self.body is None else serialize_callable(self.body)
+        return dict(default_to_dict(self, index=self.name, body=body, **{name: getattr(self, name) for name in names}))
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Any:
         """Create a component from the dictionary of :meth:`to_dict`."""
-        return default_from_dict(cls, data)
+        arguments = dict(data.get("init_parameters", {}))
+        if arguments.get("body"):
+            arguments["body"] = deserialize_callable(arguments["body"])
+        return default_from_dict(cls, {**data, "init_parameters": arguments})
 
     @component.output_types(documents=list[Document])
     def run(
@@ -77,16 +86,34 @@ class ResiftRetriever:
 
         Returns:
             A dictionary with the key ``documents``. The content of each document is the text of the index's text
-            fields, and its ``meta`` contains the other fields.
+            fields, and its ``meta`` contains the other fields, without vectors.
         """
         opened = self.index.session(session or self.session)
         merged = {**(self.options or {}), **(options or {})}
-        hits = opened.search(query, self.top_k if top_k is None else top_k, **merged)
+        size = self.top_k if top_k is None else top_k
         documents = [
             Document(id=passage.id, content=passage.text, meta=passage.metadata, score=passage.score)
-            for passage in passages(opened, hits)
+            for passage in retrieve(opened, query, size, self.body, merged)
         ]
         return {"documents": documents}
+
+    @component.output_types(documents=list[Document])
+    async def run_async(
+        self, query: str, session: str | None = None, top_k: int | None = None, options: dict[str, Any] | None = None
+    ) -> dict[str, list[Document]]:
+        """Retrieve the documents that best match a query, as :meth:`run` does, without blocking the event loop.
+
+        Args:
+            query: The query text.
+            session: The id of the session. By default, the session of the component.
+            top_k: The maximum number of documents. By default, the ``top_k`` of the component.
+            options: Search options that override the options of the component.
+
+        Returns:
+            The dictionary that :meth:`run` returns.
+        """
+        documents: dict[str, list[Document]] = await asyncio.to_thread(self.run, query, session, top_k, options)
+        return documents
 
     def mark(
         self,
@@ -100,7 +127,8 @@ class ResiftRetriever:
     ) -> library.Explanation:
         """Mark documents as relevant or irrelevant for a query.
 
-        Later searches of the session rank similar documents higher or lower.
+        Later searches of the session rank similar documents higher or lower. ``mark_async`` is the asynchronous
+        version.
 
         Args:
             query: The query for which the documents are marked.
@@ -116,3 +144,5 @@ class ResiftRetriever:
         """
         opened = self.index.session(session or self.session)
         return opened.mark(relevant, irrelevant, query=query, scores=scores, explain=explain, **further)
+
+    mark_async = for_event_loop(mark)

@@ -66,7 +66,7 @@ def search_body(search: Search, info: IndexInfo, rarity: Callable[[str], float])
     if search.documents != "source":
         expected = "source: a body says by _source what comes back"
         raise BadInput(f"documents is {search.documents!r}", value=search.documents, expected=expected)
-    body = {"query": search.query} if is_query_clause(search.query) else dict(search.query)
+    body = dict(as_body(search.query))
     if not isinstance(body.get("query", {}), dict):
         raise BadInput("malformed query", value=body["query"], expected="a query clause")
     for name in ("size", "from"):
@@ -123,6 +123,11 @@ def with_filter(query: Body, condition: Body) -> Body:
 def is_query_clause(query: Body) -> bool:
     """Return whether a JSON object is a query clause, such as ``{"match": …}``, rather than a whole search body."""
     return len(query) == 1 and query.keys().isdisjoint(("query", *_KEYS_WITHOUT_QUERY))
+
+
+def as_body(query: Body) -> Body:
+    """Return a query clause as a search body, and a search body unchanged."""
+    return {"query": query} if is_query_clause(query) else query
 
 
 def check_search(search: Search, max_text: int, listed_only: bool) -> list[str]:

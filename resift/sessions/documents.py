@@ -130,6 +130,23 @@ def readable_text(source: Mapping[str, Any], info: IndexInfo) -> str:
     return "\n".join([text.text for text in _texts_in_fields(source, sources, _titles_first(sources))])
 
 
+def readable_paths(source: Mapping[str, Any], info: IndexInfo) -> list[str]:
+    """Return the paths of the fields whose texts :func:`readable_text` contains.
+
+    Args:
+        source: The ``_source`` of the document.
+        info: The names and fields of the index.
+
+    >>> info = IndexInfo("films", (), None, None, None, text_sources={"title": ("title",), "link": ("link",)})
+    >>> readable_paths({"title": "Fire", "link": "https://films.example", "year": 1981}, info)
+    ['title']
+    """
+    if info.fields:
+        return list(info.fields)
+    sources = _text_sources(source, info)
+    return [path for path in sources if any(_texts_in_fields(source, sources, [path]))]
+
+
 def _text_sources(source: Mapping[str, Any], info: IndexInfo) -> Mapping[str, tuple[str, ...]]:
     """Return the text fields of a document, each with the names by which queries search its text.
 
