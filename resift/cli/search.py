@@ -167,6 +167,8 @@ def _print_body(opened_library: library.Library, search: Search, complete: bool)
     click.echo(json.dumps(printed, ensure_ascii=False, indent=2))
     if words := rewritten.knowledge.carried_words:
         click.echo(f"words of earlier marks: {', '.join(words)}", err=True)
+    if rewritten.knowledge.documents and rewritten.unused_session not in rewritten.reason:
+        click.echo(rewritten.unused_session, err=True)
     if rewritten.reason:
         click.echo(f"{'partly rewritten' if rewritten.is_changed else 'not rewritten'}: {rewritten.reason}", err=True)
 

@@ -161,7 +161,23 @@ class Rewritten:
     def obstacle(self) -> str:
         """The reasons why the search body was not rewritten completely, in English, or "" if there are none."""
         sentences = [note.outcome.english.format(note.detail) for note in self.notes]
-        return "; ".join(dict.fromkeys(sentences)) or self.outcome.english
+        if sentences or self.outcome is not Outcome.NOTHING_TO_ADD:
+            return "; ".join(dict.fromkeys(sentences)) or self.outcome.english
+        return ": ".join(filter(None, [self.outcome.english, self.unused_session]))
+
+    @property
+    def unused_session(self) -> str:
+        """The reason in English why the session has no effect on the search, or "" if it has an effect.
+
+        The value is also "" if the search names no session, or if other notes give the reason. A session that belongs
+        to another caller appears to have no marks.
+        """
+        knowledge = self.knowledge
+        if self.options.session is None or knowledge.feedback is not None:
+            return ""
+        if knowledge.documents:
+            return "the session's marks do not count for this query"
+        return "" if knowledge.notes or knowledge.lacks_session else "the session has no marks"
 
     @property
     def reason(self) -> str:

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 import resift as library
 from resift.cli.main import main
 from resift.library import Hit
+from resift.service.bodies import Search
 
 NEWS = [
     {"id": "1", "title": "Bushfire near Sydney", "text": "Crews fight the fire in the forest."},
@@ -74,6 +75,18 @@ def test_words_of_marks_for_earlier_queries_are_named() -> None:
     assert found.response["resift"]["carried"] == words
     for own_or_complete in ("fire", "rain in the forest for days"):
         assert "words of earlier marks" not in explained(own_or_complete, "--session", "anna").stderr
+
+
+def test_a_session_without_effect_is_explained() -> None:
+    unused = "the session's marks do not count for this query\n"
+    assert explained("rain in the forest for days", "--session", "anna").stderr.endswith(f"\n{unused}")
+    lexical = explained("rain in the forest for days", "--session", "anna", "--method", "dynamax").stderr
+    assert lexical.endswith(f"\nnot rewritten: there is nothing to add: {unused}")
+    assert "do not count" not in explained("fire", "--session", "anna").stderr
+    with library.open("resift.db") as opened:
+        service = opened.service
+        answer = service.search(Search(index="news", query="fire", session="misspelt", method="dynamax"))
+    assert answer.resift["reason"] == "there is nothing to add: the session has no marks"
 
 
 def test_omissions_are_explained_and_long_values_are_shortened() -> None:
