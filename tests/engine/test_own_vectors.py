@@ -380,3 +380,26 @@ def test_reasons_compare_own_vectors_of_another_dimension(own: Own, model: Model
     because = {one["document"] for hit in answer["hits"]["hits"] if (one := hit["resift"]["because"])}
     assert because
     assert because <= {*own.relevant, own.irrelevant}
+
+
+def test_the_vector_of_a_long_hybrid_search_follows_the_session(own: Own, model: Model) -> None:
+    words = " ".join(["fire", *(f"w{number}" for number in range(1015))])
+    knn = {"knn": {"cosine": {"vector": vector_of(model), "k": COUNT}}}
+    query = {"hybrid": {"queries": [{"match": {"text": words}}, knn]}}
+    body = {"query": query, "size": COUNT, "search_pipeline": pipeline(MIN_MAX)}
+    after = rewritten(own, body, "too_many_clauses")
+    text, moved = after["query"]["hybrid"]["queries"]
+    assert (text, next(iter(moved))) == (query["hybrid"]["queries"][0], "knn")
+    plain, found = search(own, body), search(own, after)
+    assert sorted(ids(plain)) == sorted(ids(found))
+    assert ids(plain) != ids(found)
+    assert "resift" in found["hits"]["hits"][0]["matched_queries"]
+
+
+def test_demoted_documents_of_a_hybrid_search_are_not_above_kept_ones(own: Own, model: Model) -> None:
+    post = {"query": {"query": hybrid(vector_of(model)), "ext": {"ml_inference": {"query": "fire"}}}, "size": COUNT}
+    own.post("/v1/feedback", session="demoting", query="fire", irrelevant=[own.irrelevant])
+    with user_pipeline(own) as name, default_pipeline(own, name):
+        kept, demoted = (own.post("/v1/search", **post, session="demoting", judged=how) for how in ("keep", "demote"))
+    assert ids(demoted) == ids(kept)
+    assert demoted["resift"]["outcome"] == "not_demoted"
