@@ -282,9 +282,11 @@ def test_settings_that_a_user_adds_to_the_processor_stay(
         attach(shop, url, service, status=3)
         add(timeout="20s")
         told = attach(shop, url, service, status=3)
+        assert "next: add an API key of the scope embed to the keystore of each node (now: " in told
         assert "the service refuses the API key: bin/opensearch-keystore add resift.key on each node" in told
         (row,) = (row for row in native_rows(shop.cluster) if row.name == name)
         assert row.state == "fails open"
+        assert row.fix.startswith("add an API key of the scope embed to the keystore of each node (")
         assert "the service refuses the API key" in row.fix
         (native_node.config / "resift-key").write_text(KEY + "\n")
         try:

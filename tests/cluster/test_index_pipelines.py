@@ -247,3 +247,5 @@ def test_status_says_where_searches_fail_open(
     assert row().state == "fails open"
     assert f"let the nodes reach {address}, or resift install --service URL" in row().fix
     assert "model_not_found" in row().fix
+    rewriter.answer = lambda asked: (401, '{"error":{"code":"unauthorized","message":"this API key is unknown"}}')
+    assert row().fix.startswith("resift install --key KEY, with an API key of the scope embed (")

@@ -25,11 +25,11 @@ _SESSION = "resift-doctor"  # a session without marks
 # balancer may distribute the requests of an attempt over several nodes.
 _ATTEMPTS = 5
 _PAUSE = 0.5  # seconds between two attempts; an open circuit breaker calls the service again after a second
-_BREAKER_OPEN = "breaker_open"
+_BREAKER_OPEN, _UNAUTHORIZED = "breaker_open", "unauthorized"
 _FAILURES = {
     "timeout": "the service does not answer in time",
     "unreachable": "the service cannot be reached",
-    "unauthorized": (
+    _UNAUTHORIZED: (
         f"the service refuses the API key: bin/opensearch-keystore add {KEY_SETTING} on each node, then POST "
         "/_nodes/reload_secure_settings"
     ),
@@ -167,7 +167,7 @@ def _answered_calls(counters: Mapping[str, Any]) -> int:
 
 
 def _failure_reasons(before: Mapping[str, int], after: Mapping[str, int], at_start: Mapping[str, int]) -> list[str]:
-    """Return the reasons why the last search of a node was not rewritten, in English.
+    """Return the reasons why the last search of a node was not rewritten, in English, most important first.
 
     Args:
         before: The plugin's counters of failed searches on the node, by reason, before the search.
@@ -179,4 +179,6 @@ def _failure_reasons(before: Mapping[str, int], after: Mapping[str, int], at_sta
         # Add the reasons why the circuit breaker opened: failures during this check, or else all earlier failures.
         earlier = {reason: count for reason, count in after.items() if count and reason != _BREAKER_OPEN}
         reasons += [reason for reason, count in earlier.items() if count > at_start.get(reason, 0)] or list(earlier)
+    # Without a valid key, nothing else matters. The circuit breaker only follows from other failures.
+    reasons.sort(key=lambda reason: (reason != _UNAUTHORIZED, reason == _BREAKER_OPEN))
     return [_FAILURES.get(reason, reason) for reason in reasons]

@@ -32,6 +32,7 @@ from resift.plugin.operations.install import find_installation
 from resift.plugin.operations.plan import Plan, Progress, Result
 from resift.plugin.operations.route import Route
 from resift.plugin.operations.shared_defaults import SharedDefaults, advice_without_default
+from resift.plugin.operations.status_row import key_advice
 from resift.stopping import Stop
 
 _READ_ONLY = ("index.blocks.read_only", "index.blocks.metadata")
@@ -482,7 +483,9 @@ class SearchPlan(Plan):
         lines = [f"{self.name}: Resift rewrites searches through {pipeline.name}"]
         if error:
             urls = ", ".join(self.route.urls)
-            lines.append(f"next: start resift serve so that the nodes reach it at {urls} (now: {error})")
+            advice = key_advice(error, self.route.is_native, urls)
+            advice = advice or f"start resift serve so that the nodes reach it at {urls}"
+            lines.append(f"next: {advice} (now: {error})")
             if self.route.replaced_urls:
                 before = ",".join(self.route.replaced_urls)
                 lines.append(f"or back: resift attach {shlex.quote(self.name)} --service {before}")

@@ -30,6 +30,7 @@ from resift.plugin.operations.install import find_installation, second_installat
 from resift.plugin.operations.plan import Plan, Progress, Result, Step, raise_if_stopped, start_step
 from resift.plugin.operations.route import service_urls
 from resift.plugin.operations.service_status import served_model
+from resift.plugin.operations.status_row import key_advice
 from resift.plugin.operations.vector_updates import VectorUpdate, remove_vectors, write_vectors
 from resift.query.dsl import is_resift_field
 from resift.stopping import Stop
@@ -241,7 +242,8 @@ class AttachPlan(Plan):
             error = pipeline.rewriting_error()
         except EngineError:  # the user may attach indices, but not search them
             return ""
-        return f"{serve} so that the nodes reach it at {', '.join(urls)} (now: {error})" if error else ""
+        advice = key_advice(error, is_native=True) or f"{serve} so that the nodes reach it at {', '.join(urls)}"
+        return f"{advice} (now: {error})" if error else ""
 
     def _check_benefit(self, attachments: Sequence[_IndexAttachment]) -> None:
         """Check that vectors improve the ranking of at least one index, before anything is written.

@@ -29,7 +29,7 @@ from resift.plugin.operations.native_status import must_check_installation, nati
 from resift.plugin.operations.plan import Result
 from resift.plugin.operations.search_status import search_rows
 from resift.plugin.operations.service_status import clock_row, service_rows
-from resift.plugin.operations.status_row import INSTALL, StatusRow
+from resift.plugin.operations.status_row import INSTALL, StatusRow, key_advice
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -202,7 +202,8 @@ def _rows_with_pipeline_tests(installer: Installer, resources: list[tuple[Resour
 
 
 def _unreachable_fix(installer: Installer, error: str) -> str:
-    return f"let the nodes reach {installer.url}, or {INSTALL} --service URL --key KEY ({error})"
+    advice = key_advice(error, is_native=False)
+    return f"{advice or f'let the nodes reach {installer.url}, or {INSTALL} --service URL --key KEY'} ({error})"
 
 
 def _connector_rows(installer: Installer) -> Iterator[StatusRow]:

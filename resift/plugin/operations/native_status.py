@@ -24,7 +24,7 @@ from resift.plugin.cluster.search_pipelines import (
     read_rewriters,
 )
 from resift.plugin.operations.service_status import service_rows
-from resift.plugin.operations.status_row import StatusRow
+from resift.plugin.operations.status_row import StatusRow, key_advice
 from resift.version import __version__
 
 
@@ -125,7 +125,8 @@ def _pipeline_row(
         return StatusRow(kind, name, "refuses searches", refused.message)
     if error:
         urls = ", ".join(rewriter.urls)
-        return StatusRow(kind, name, "fails open", f"let the nodes reach {urls}, or {attach} --service URL ({error})")
+        advice = key_advice(error, is_native=True) or f"let the nodes reach {urls}, or {attach} --service URL"
+        return StatusRow(kind, name, "fails open", f"{advice} ({error})")
     return StatusRow(kind, name, "ok")
 
 
