@@ -64,6 +64,7 @@ class HttpServer(BaseApplication):  # type: ignore[misc]
         """
         config = Config.from_environment()
         log_to_stderr(config.log)
+        warning = engine_warning(config)  # before the file of the embedded engine is created
         app = create_app(config)
         model = app.extensions["resift"].model
         engine, store = _loggable_address(config.engine), _loggable_address(config.store)
@@ -71,6 +72,8 @@ class HttpServer(BaseApplication):  # type: ignore[misc]
         # Use gunicorn's log, because Resift's own log only contains problems.
         server_log = logging.getLogger("gunicorn.error")
         server_log.info("Documents in %s", setup)
+        if warning:
+            server_log.warning(warning)
         if not ApiKeys.from_config(config).required:
             server_log.info("No keys: everyone on this machine has all permissions, and other machines are refused")
         # Load the vectors of frequent words, which explanations need, so that all workers share them.
@@ -135,6 +138,27 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
             super().spawn_worker()
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+
+
+def engine_warning(config: Config) -> str:
+    """Return a warning if the service probably should search a cluster, but searches the file of the embedded engine.
+
+    This happens if the variable ``OPENSEARCH_URL`` is missing when the service is restarted.
+
+    Args:
+        config: The settings of the service.
+
+    Returns:
+        The warning, or an empty string if the engine is a cluster, or a file that exists beside local sessions.
+    """
+    if is_cluster(config.engine):
+        return ""
+    advice = "To search an OpenSearch cluster, set OPENSEARCH_URL or use --engine URL"
+    if is_cluster(config.store):
+        return f"Sessions are in a cluster, but documents are in the file {config.engine}. {advice}"
+    if not os.path.exists(config.engine):
+        return f"The file {config.engine} is new and contains no documents. {advice}"
+    return ""
 
 
 def _loggable_address(address: str) -> str:

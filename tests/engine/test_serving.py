@@ -23,10 +23,12 @@ from ports import free_port
 from served import JSON, Client, Server, serving
 
 from resift import Model
+from resift.cli.http_server import engine_warning
 from resift.cli.lanes import COMPUTING_THREADS, SESSION_THREADS
 from resift.cli.main import main
 from resift.contracts.documents import Document
 from resift.embedded.engine import SqliteEngine
+from resift.service.config import Config
 
 DEADLINE = 3.0
 SEARCH = {"index": "docs", "query": "fire"}
@@ -403,6 +405,19 @@ def test_the_start_message_shows_no_passwords(folder: Path) -> None:
         _, log = server.process.communicate(timeout=60)
     assert f"Documents in http://127.0.0.1:9,http://127.0.0.1:8, sessions in {folder}/sessions.db, model" in log
     assert "cret" not in log
+
+
+def test_a_missing_address_of_the_cluster_is_logged_at_the_start(folder: Path, tmp_path: Path) -> None:
+    with serving(folder, "--workers", "1", "--engine", str(tmp_path / "new.db")) as server:
+        server.process.terminate()
+        _, log = server.process.communicate(timeout=60)
+    warning = "new.db is new and contains no documents. To search an OpenSearch cluster, set OPENSEARCH_URL"
+    assert warning in log
+    existing, cluster = tmp_path / "documents.db", "http://127.0.0.1:9"
+    existing.touch()
+    assert engine_warning(Config(engine=str(existing))) == ""
+    assert engine_warning(Config(engine=cluster, store=cluster)) == ""
+    assert engine_warning(Config(engine=str(existing), store=cluster)).startswith("Sessions are in a cluster, but")
 
 
 def test_an_engine_that_does_not_answer_is_logged_at_the_start(folder: Path) -> None:
