@@ -15,7 +15,7 @@ Source: Rocchio 1971, "Relevance feedback in information retrieval". The factors
 from __future__ import annotations
 
 from array import array
-from collections.abc import ItemsView, Iterator, Mapping, Sequence
+from collections.abc import Collection, ItemsView, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,9 @@ TERM_WEIGHTS = (4.0, 3.0)
 
 CARRIED_TERMS = 8
 """Maximum number of expansion words from judgements that were made for other queries."""
+
+_AFTER_LATIN = "\u0250"
+"""The first character after Unicode's blocks of Latin letters."""
 
 Bag = Mapping[str, float]
 """The words of a document with their weights."""
@@ -69,39 +72,51 @@ class PackedBag(Mapping[str, float]):
         return dict(zip(self._words, self._weights, strict=True)).items()
 
 
-def expansion_terms(bags: Sequence[Bag], grades: NDArray[np.float64], is_for_query: Sequence[bool]) -> dict[str, float]:
+def expansion_terms(
+    bags: Sequence[Bag],
+    grades: NDArray[np.float64],
+    is_for_query: Sequence[bool],
+    query_words: Collection[str] = (),
+) -> dict[str, float]:
     """Choose the words of judged documents that are added to a query, by Rocchio's formula.
 
-    Numbers, and words of weight 0 or less, are left out. Judgements that were made for earlier queries of the session
-    are evaluated separately, and contribute at most eight words.
+    Numbers, single Latin letters, and words of weight 0 or less, are left out. Judgements that were made for earlier
+    queries of the session are evaluated separately, and contribute at most eight words.
 
     Args:
         bags: Bags of words of the m judged documents. Empty if the feedback method does not expand queries.
         grades: The judgements as an array of shape (m,). The sign is positive for relevant documents, and the absolute
             value is the weight of the judgement.
         is_for_query: For each judgement, whether it was made for the current query.
+        query_words: The words of the queries of the judgements. Single letters among them are not left out.
 
     Returns:
         The weights of at most 60 words, heaviest words first.
     """
     weights = _word_weights(bags, np.where(is_for_query, grades, 0))
-    for word, weight in carried_terms(bags, grades, is_for_query).items():
+    for word, weight in carried_terms(bags, grades, is_for_query, query_words).items():
         weights[word] = weights.get(word, 0.0) + weight
-    return _heaviest_words(weights, MAX_TERMS)
+    return _heaviest_words(weights, MAX_TERMS, query_words)
 
 
-def carried_terms(bags: Sequence[Bag], grades: NDArray[np.float64], is_for_query: Sequence[bool]) -> dict[str, float]:
+def carried_terms(
+    bags: Sequence[Bag],
+    grades: NDArray[np.float64],
+    is_for_query: Sequence[bool],
+    query_words: Collection[str] = (),
+) -> dict[str, float]:
     """Choose the words that judgements for earlier queries of the session add to a query, by Rocchio's formula.
 
     Args:
         bags: Bags of words of the m judged documents.
         grades: The signs and weights of the judgements, shape (m,).
         is_for_query: For each judgement, whether it was made for the current query.
+        query_words: The words of the queries of the judgements. Single letters among them are not left out.
 
     Returns:
         The weights of at most eight words, heaviest words first.
     """
-    return _heaviest_words(_word_weights(bags, np.where(is_for_query, 0, grades)), CARRIED_TERMS)
+    return _heaviest_words(_word_weights(bags, np.where(is_for_query, 0, grades)), CARRIED_TERMS, query_words)
 
 
 def _word_weights(bags: Sequence[Bag], grades: NDArray[np.float64]) -> dict[str, float]:
@@ -128,16 +143,25 @@ def _word_weights(bags: Sequence[Bag], grades: NDArray[np.float64]) -> dict[str,
     return weights
 
 
-def _heaviest_words(weights: Mapping[str, float], count: int) -> dict[str, float]:
+def _heaviest_words(weights: Mapping[str, float], count: int, query_words: Collection[str]) -> dict[str, float]:
     """Return the ``count`` words with the largest weights, heaviest first.
 
-    Words without a letter, such as numbers, and words with a weight of zero or less are skipped.
+    Words without a letter, such as numbers, and words with a weight of zero or less are skipped. Single Latin letters
+    are skipped, too, unless they are words of a query, as in "vitamin D", or there are no other words.
 
     Args:
         weights: A mapping from words to weights.
         count: The maximum number of words.
+        query_words: The words of the queries.
     """
     # Numbers are serial, telephone or article numbers, which do not help to find similar documents.
     words = [word for word, weight in weights.items() if weight > 0 and any(map(str.isalpha, word))]
+    # Single letters are mostly initials, variables and list items.
+    words = [word for word in words if word in query_words or not _is_latin_letter(word)] or words
     heaviest = sorted(words, key=weights.__getitem__, reverse=True)[:count]
     return {word: weights[word] for word in heaviest}
+
+
+def _is_latin_letter(word: str) -> bool:
+    """Return whether a word is a single Latin letter, such as "d" or "é"."""
+    return len(word) == 1 and word < _AFTER_LATIN

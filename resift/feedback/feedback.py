@@ -377,12 +377,20 @@ class Feedback:
 
         These are at most 60 words that are typical of the relevant documents, heaviest first.
         """
-        return expansion_terms(self.bags, self.grades, self.is_for_query or (True,) * len(self.grades))
+        is_for_query = self.is_for_query or (True,) * len(self.grades)
+        return expansion_terms(self.bags, self.grades, is_for_query, self._query_words)
 
     @cached_property
     def carried_terms(self) -> dict[str, float]:
         """The words that judgements for earlier queries contribute to :attr:`expansion_terms`, with their weights."""
-        return carried_terms(self.bags, self.grades, self.is_for_query) if self.is_for_query else {}
+        if not self.is_for_query:
+            return {}
+        return carried_terms(self.bags, self.grades, self.is_for_query, self._query_words)
+
+    @property
+    def _query_words(self) -> set[str]:
+        """The words of all queries for which documents were judged."""
+        return {word for query in dict.fromkeys(self.queries) for word in bag_of_words(query)}
 
 
 def _mask_from_method(method: Method, relevant: NDArray[Any], irrelevant: NDArray[Any]) -> Floats:

@@ -149,6 +149,20 @@ def test_expansion_words_follow_the_formula(judged: tuple[np.ndarray, np.ndarray
     assert list(many.expansion_terms) == [f"w{i}" for i in range(99, 39, -1)]
 
 
+def test_single_letters_are_expansion_words_only_of_queries_with_them(judged: tuple[np.ndarray, np.ndarray]) -> None:
+    def words(text: str, query: str = "x rays") -> list[str]:
+        learned = Feedback.learn(judged[0][:1], judged[1][:0], bags=[bag_of_words(text)])
+        feedback = replace(learned, queries=(query,))
+        carried = replace(feedback, is_for_query=(False,))
+        assert list(carried.carried_terms) == list(carried.expansion_terms) == list(feedback.expansion_terms)
+        return sorted(feedback.expansion_terms)
+
+    assert words("vitamin d, y, é and x") == ["vitamin", "x"]
+    assert words("vitamin d, y, é and x", "Vitamin D") == ["d", "vitamin"]
+    assert words("d y") == ["d", "y"]
+    assert words("火 d") == ["火"]
+
+
 def test_judgements_of_earlier_queries_count_by_nearness() -> None:
     rng = np.random.default_rng(0)
     noise = rng.normal(size=(40, 8)).astype(np.float32)
