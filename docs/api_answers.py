@@ -147,7 +147,10 @@ class SearchReport(Struct):
     reranked: bool
     outcome: OutcomeCode
     model: Hash | UnsetType = UNSET
-    method: Literal["vectors", "late", "dynamax"] | UnsetType = UNSET
+    method: Annotated[
+        Literal["vectors", "late", "dynamax", "lexical"] | UnsetType,
+        documented("`lexical` if the index has no vectors of Resift, so that a session only adds words"),
+    ] = UNSET
     alpha: float | UnsetType = UNSET
     window: int | UnsetType = UNSET
     session: Annotated[

@@ -705,7 +705,7 @@ class SearchService:
                 note = f"the reasons of the hits are left out: {type(error).__name__}"
                 knowledge = replace(rewritten.knowledge, notes=[*rewritten.knowledge.notes, note])
                 rewritten = replace(rewritten, knowledge=knowledge)
-        ranking = self._ranking_details(rewritten, reranking) if may_reorder_hits else {"reranked": False}
+        ranking = self._ranking_details(parsed, rewritten, reranking) if may_reorder_hits else {"reranked": False}
         return Answer(result, {**ranking, **_outcome_details(rewritten), **facets})
 
     def _body_to_run(self, parsed: ParsedSearch, rewritten: Rewritten, reranking: Reranking | None) -> Body:
@@ -777,10 +777,13 @@ class SearchService:
         ranges = self.catalogue.card_fields(info, search.headers).ranges
         return {"facets": count_facets(self.engine, search.index, query, search.facets, ranges, search.headers)}
 
-    def _ranking_details(self, rewritten: Rewritten, reranking: Reranking | None) -> dict[str, Any]:
+    def _ranking_details(
+        self, parsed: ParsedSearch, rewritten: Rewritten, reranking: Reranking | None
+    ) -> dict[str, Any]:
         """Return details about the ranking of a search for the response.
 
         Args:
+            parsed: The search request and its parsed body.
             rewritten: The rewritten search.
             reranking: How the hits were reordered by their texts, or None.
 
@@ -789,8 +792,8 @@ class SearchService:
 
             - ``reranked``: True.
             - ``model``: the hash of the model.
-            - ``method``: "vectors", "late" for a trained reranker, or "dynamax".
-            - ``alpha``: the weight of the similarity. It is 0 if the query was rewritten in place.
+            - ``method``: "vectors", "late" for a trained reranker, "dynamax", or "lexical" without vectors.
+            - ``alpha``: the weight of the similarity. It is 0 if the query was rewritten in place, or for "lexical".
             - ``window``: the number of rescored hits on each shard. It is 0 if the query was rewritten in place.
             - ``session``: the id of the session, or None if the ranking uses no feedback.
         """
@@ -798,10 +801,14 @@ class SearchService:
         alpha, window_size = options.alpha or 0.0, options.window_size
         if reranking is not None and reranking.method == "dynamax":
             alpha, window_size = reranking.alpha, reranking.window_size
+        # A query can also rank by the index's own vectors.
+        is_lexical = reranking is None and parsed.info.model is None and not parsed.query.root.ranks_by_meaning
+        if is_lexical:
+            alpha = 0.0
         return {
             "reranked": True,
             "model": self.model.hash,
-            "method": "vectors" if reranking is None else reranking.method,
+            "method": "lexical" if is_lexical else "vectors" if reranking is None else reranking.method,
             "alpha": 0.0 if rewritten.in_place else round(alpha, 6),
             "window": 0 if rewritten.in_place else window_size,
             "session": options.session if has_feedback else None,

@@ -337,7 +337,10 @@ def test_marked_documents_and_common_words_explain_hits_without_vectors(
         post(client, "/v1/feedback", session="anna", index=index, query="fire", relevant=["b"])
         search = {"index": index, "query": {"query": {"match": {"text": "fire"}}, **body}, "reasons": True}
         before = [hit["_id"] for hit in post(client, "/v1/search", **search)["hits"]["hits"]]
-        hits = post(client, "/v1/search", session="anna", **search)["hits"]["hits"]
+        answer = post(client, "/v1/search", session="anna", **search)
+        hits, details = answer["hits"]["hits"], answer["resift"]
+        assert details.get("method", "lexical") == "lexical"
+        assert details.get("alpha", 0) == 0
         reasons = {hit["_id"]: hit["resift"]["because"] for hit in hits}
         moved = {hit["_id"]: before.index(hit["_id"]) - rank for rank, hit in enumerate(hits)}
         assert list(reasons)[:2] == ["b", "c"]
