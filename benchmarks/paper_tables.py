@@ -196,8 +196,7 @@ def out_of_domain() -> Table:
         "20 Newsgroups, out of domain (Passalis and Tefas 2018, table 2)",
         f"The labels of the classes {', '.join(HELD_OUT)} are not used. Only test documents of these classes are "
         "queries, and all training documents are the database. Rows without labels learn from the texts of the "
-        "database, which every search engine has. *RO-BoEW as published* trains for 20 epochs, as in the paper. Its "
-        "row is older than those of the other tables, and started from vectors of unit length.",
+        "database, which every search engine has. *RO-BoEW as published* trains for 20 epochs, as in the paper.",
         CLASS_COLUMNS,
         rows,
     )
