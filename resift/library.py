@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from resift.client import for_event_loop
+from resift.contracts.search_options import PipelineOptions
 from resift.contracts.search_options import SearchOptions as SearchOptions
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model
@@ -35,7 +36,7 @@ from resift.reviews.review import Review
 from resift.reviews.reviews import ReviewSettings
 from resift.rewriting.options import read_options
 from resift.rewriting.outcome import Outcome
-from resift.schema import check_text, convert, fields_as_arguments, fields_of
+from resift.schema import check_text, convert, fields_as_arguments, fields_of, read_struct
 from resift.service.bodies import Search, as_body
 from resift.service.config import Config
 from resift.service.connect import open_engine, open_session_store
@@ -424,15 +425,21 @@ class Session:
 
         Args:
             body: Any search body. It is not modified.
-            **options: Further options of ``ext.resift``, such as ``query``, ``judged`` or ``window``.
+            **options: Further options of ``ext.resift``, such as ``query``, ``judged`` or ``window``. The fields of
+                :class:`resift.contracts.search_options.PipelineOptions` describe them.
 
         Returns:
             The new search body, without the section ``ext.resift``. If rewriting fails, or the index does not exist,
             ``body`` is returned without this section, and a warning is logged.
 
         Raises:
-            BadInput: If the body is not a dictionary.
+            BadInput: If the body is not a dictionary, or an option is unknown or has an invalid value.
         """
+        names = [name for name in fields_of(PipelineOptions) if name != "session"]
+        for name in options:
+            if name not in names:
+                raise BadInput(f"unknown option {name!r}", value=name, expected=" | ".join(names))
+        read_struct(PipelineOptions, options)
         sent = with_options(body, session=self.id, **options)
         result = self._service.rewrite_for_pipeline(self.index.name, sent)
         if result.outcome in (Outcome.FAILED, Outcome.INDEX_UNAVAILABLE):

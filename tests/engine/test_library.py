@@ -76,6 +76,17 @@ def blocks(path: str) -> list[tuple[str, str]]:
     return found
 
 
+def test_a_rewriting_refuses_misspelt_options(news: Index) -> None:
+    session, body = news.session("anna"), {"query": {"match": {"text": "fire"}}}
+    with pytest.raises(BadInput, match=r"unknown option 'judge'.*expected window \| "):
+        session.rewrite(body, judge="hide")
+    with pytest.raises(BadInput, match=r"judged is 'nope' \(expected demote"):
+        session.rewrite(body, judged="nope")
+    with pytest.raises(BadInput, match="unknown option 'without_'"):
+        asyncio.run(session.rewrite_async(body, without_=["smoke"]))
+    assert session.rewrite(body, judged="hide", query="fire")["query"]
+
+
 @pytest.mark.parametrize("path", ["docs/python.md", "docs/long-documents.md", "docs/reviews.md", "README.md"])
 def test_documented_lines_print_what_the_document_says(
     path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
