@@ -207,10 +207,11 @@ def doctor(url: str, as_json: bool, **options: Any) -> None:
     """Check an installation, and show each problem with its fix.
 
     The command calls the cluster and the service, and makes the cluster call the service. It checks versions, clocks,
-    permissions, cluster settings and all installed resources. For each index with vectors, it shows how many documents
-    have a vector, and which search settings were chosen, by `resift tune` or automatically, and why. (Use `resift
-    verify` to check that the vectors match the texts.) It also reports aliases, data streams and templates whose
-    searches lost their default pipeline because only some of their indices are attached.
+    permissions, cluster settings and all installed resources. It lists the attached indices, with their search pipeline
+    and whether Resift's plugin or ML Commons rewrites their searches. For each index with vectors, it shows how many
+    documents have a vector, and which search settings were chosen, by `resift tune` or automatically, and why. (Use
+    `resift verify` to check that the vectors match the texts.) It also reports aliases, data streams and templates
+    whose searches lost their default pipeline because only some of their indices are attached.
 
     The exit status is 3 if there is a problem, or if Resift is not installed and no index is attached.
     """

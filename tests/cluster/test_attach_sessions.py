@@ -38,7 +38,7 @@ from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations.attach_searches import COST
 from resift.plugin.operations.doctor import status_rows
 from resift.plugin.operations.index_status import index_rows
-from resift.plugin.operations.search_status import search_rows
+from resift.plugin.operations.search_status import attached_rows, search_rows
 
 __all__ = ["made", "own", "served", "shop"]
 
@@ -162,6 +162,11 @@ def test_only_searches_that_name_a_copy_of_the_default_pipeline_are_rewritten(
     assert pipeline(shop, own)["phase_results_processors"] == MIXED["phase_results_processors"]
     assert is_rewritten(shop, served, own)
     assert not is_rewritten(shop, served, None)
+    state = f"by ML Commons, in search pipeline {own}, a copy of {name}"
+    assert [row.state for row in attached_rows(shop.cluster) if row.name == shop.name] == [state]
+    doctor = CliRunner().invoke(main, ["doctor", "--engine", opensearch_url, "--json"])
+    attached = {"kind": "attached", "name": shop.name, "state": state, "fix": ""}
+    assert attached in json.loads(doctor.stdout)["parts"]
     # the copy follows the original when the index is attached again, and doctor reports the difference until then
     changed = {**MIXED, "request_processors": [ENRICHER]}
     shop.cluster.request("PUT", f"/_search/pipeline/{name}", changed)

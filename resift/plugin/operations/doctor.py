@@ -27,7 +27,7 @@ from resift.plugin.operations.index_status import index_rows
 from resift.plugin.operations.install import InstallationOptions, create_installer, open_cluster
 from resift.plugin.operations.native_status import must_check_installation, native_rows
 from resift.plugin.operations.plan import Result
-from resift.plugin.operations.search_status import search_rows
+from resift.plugin.operations.search_status import attached_rows, search_rows
 from resift.plugin.operations.service_status import clock_row, service_rows
 from resift.plugin.operations.status_row import INSTALL, StatusRow, key_advice
 
@@ -62,7 +62,7 @@ def doctor(url: str, **options: Unpack[InstallationOptions]) -> Result:
             cluster = Cluster(engine)
             rows += cluster_rows(cluster, without_credentials(url))
             rows += native_rows(cluster)
-            rows_of_indices = [*index_rows(cluster), *search_rows(cluster)]
+            rows_of_indices = [*attached_rows(cluster), *index_rows(cluster), *search_rows(cluster)]
             if must_check_installation(cluster):
                 installer = create_installer(engine, **options)
                 is_unused = not rows_of_indices and _is_unused(installer)

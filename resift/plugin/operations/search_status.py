@@ -1,4 +1,4 @@
-"""The rows of ``resift doctor`` about search pipelines: searches of several indices, and outdated copies."""
+"""The rows of ``resift doctor`` about attached indices, searches of several indices, and outdated copies."""
 
 from __future__ import annotations
 
@@ -15,12 +15,25 @@ from resift.plugin.cluster.search_pipelines import (
     PipelineBody,
     Rewriter,
     all_pipelines,
+    find_rewriters,
     is_up_to_date,
     original_default,
     original_pipeline,
     read_rewriters,
 )
 from resift.plugin.operations.status_row import StatusRow
+
+
+def attached_rows(cluster: Cluster) -> Iterator[StatusRow]:
+    """Yield a row for each attached index, alias, data stream or pattern. It names the route and the search pipeline.
+
+    Args:
+        cluster: The connection to the cluster.
+    """
+    for pipeline, rewriter in find_rewriters(cluster).items():
+        route = f"Resift's plugin, service {', '.join(rewriter.urls)}" if rewriter.is_native else "ML Commons"
+        copy = "" if rewriter.base is None else f", a copy of {rewriter.base}"
+        yield StatusRow("attached", rewriter.index, f"by {route}, in search pipeline {pipeline}{copy}")
 
 
 def search_rows(cluster: Cluster) -> Iterator[StatusRow]:
