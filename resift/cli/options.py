@@ -184,11 +184,23 @@ def library_at(engine: str, model: str, index: str, store: str = ":memory:") -> 
             model, :func:`index_model` looks for that model in the working directory.
         index: The name of the index.
         store: The address of the session store. By default, sessions are stored in memory.
+
+    Raises:
+        BadInput: If the file of the sessions cannot be opened. The message names the option ``--store``.
     """
     settings = service_settings()
     with engine_at(engine) as opened_engine:
         encoder = index_model(opened_engine, index, model)
-    return library.open(engine, encoder, sessions=store, session_index=settings.session_index)
+    try:
+        return library.open(engine, encoder, sessions=store, session_index=settings.session_index)
+    except BadInput as error:
+        if error.value != store or is_cluster(store):
+            raise
+        message = f"the file of the sessions, {store_location(store)}, cannot be used: {error.message}"
+        expected = (
+            "--store (or RESIFT_STORE) with a file in a folder that can be written, or with the file of the service"
+        )
+        raise BadInput(message, value=store, expected=expected) from error
 
 
 def index_model(engine: Engine, index: str, model: str | Path | Model | None = None) -> Model:

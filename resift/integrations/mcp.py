@@ -7,16 +7,20 @@ with the search page or the library.
 
 from __future__ import annotations
 
+import json
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from html import unescape
 from inspect import cleandoc
+from itertools import groupby, takewhile
+from pathlib import Path
 from typing import Annotated, Any
 
 from resift.contracts.search_options import Judged
-from resift.errors import BadInput, NotFound, ResiftError, needs_extra
+from resift.errors import BadInput, NotFound, ResiftError, needs_extra, shorten
 from resift.feedback.explain import title_of
+from resift.integrations.passages import MakeBody, metadata_of, own_body
 from resift.library import Hit, Index
 from resift.reviews.review import MODEL, Review
 from resift.rewriting.outcome import Outcome
@@ -27,18 +31,25 @@ with needs_extra("mcp", "The MCP server"):
     from mcp.server.mcpserver.exceptions import ToolError
     from mcp.server.mcpserver.tools import Tool
     from mcp.types import ToolAnnotations
-    from pydantic import Field
+    from pydantic import Field, ValidationError
     from typing_extensions import NotRequired, TypedDict
 
 _INSTRUCTIONS = """Search, mark the passages that helped, and search again: marks improve later searches of a session,
 without a longer query. The first search returns a session id. Pass it to every later call of the same conversation."""
 _MAX_HITS = 50
 _MAX_CHARACTERS = 100_000
+_MAX_NAMED_FIELDS = 50
+_QUERY_PLACEHOLDER = "$query"
 _MAX_VALUE_LENGTH = 200
 """Maximum number of characters of a field's value that is returned with a passage. Longer values are left out."""
 
 SessionId = Annotated[str, Field(description="The session id that the first search returned.")]
 ReviewId = Annotated[str, Field(description="The id of a review that a person started.")]
+FilterValue = str | int | bool
+Filter = Annotated[
+    dict[str, FilterValue | list[FilterValue]],
+    Field(description="Exact values by field, such as {'year': 2001}. Passages must have one of the listed values."),
+]
 Ids = Annotated[list[str], Field(description="Ids of passages that a search returned.")]
 
 
@@ -100,18 +111,54 @@ class SessionOutput(TypedDict):
     also_asked: str
 
 
-def create_server(index: Index, about: str = "") -> MCPServer:
+def read_template(file: Path) -> MakeBody:
+    """Read a JSON file with the template of a search body. The query replaces each string ``$query``.
+
+    Args:
+        file: The file.
+
+    Returns:
+        A function that returns the search body for a query.
+
+    Raises:
+        BadInput: If the file is not a JSON object, or does not contain the string ``$query``.
+    """
+    try:
+        template = json.loads(file.read_bytes())
+    except ValueError as error:
+        raise BadInput(f"{file} is not JSON: {error}", value=str(file), expected="a search body as JSON") from error
+    if not isinstance(template, dict) or _fill_template(template, "") == template:
+        expected = f'a search body in which "{_QUERY_PLACEHOLDER}" stands for the query'
+        raise BadInput(f'{file} does not contain "{_QUERY_PLACEHOLDER}"', value=str(file), expected=expected)
+    return lambda query: dict(_fill_template(template, query))
+
+
+def _fill_template(template: Any, query: str) -> Any:
+    """Return a copy of a JSON value in which the query replaces each string that equals the placeholder."""
+    if isinstance(template, dict):
+        return {name: _fill_template(value, query) for name, value in template.items()}
+    if isinstance(template, list):
+        return [_fill_template(value, query) for value in template]
+    return query if template == _QUERY_PLACEHOLDER else template
+
+
+def create_server(
+    name: str, open_index: Callable[[], Index], about: str = "", body: MakeBody | None = None
+) -> MCPServer:
     """Create an MCP server with which AI agents can search an index.
 
     Errors of :mod:`resift.library` are returned to the agent as tool errors, with the invalid value and the expected
     value.
 
     Args:
-        index: The index to search.
+        name: The name of the index.
+        open_index: A function that returns the index. Each call of a tool calls it, so that the server can start before
+            the engine.
         about: A description of the documents. Agents read it to decide when to search the index.
+        body: A function that makes the search body of a query. By default, Resift searches for the text.
     """
-    agent = AgentTools(index)
-    search = f"Search the index {index.name!r}. {about}".strip() + f"\n\n{cleandoc(AgentTools.search.__doc__ or '')}"
+    agent = AgentTools(open_index, body)
+    search = f"Search the index {name!r}. {about}".strip() + f"\n\n{cleandoc(AgentTools.search.__doc__ or '')}"
     tools = [
         _create_tool(agent.search, "SearchIndexTool", ToolAnnotations(read_only_hint=True), search),
         _create_tool(agent.mark, "MarkPassagesTool", ToolAnnotations(destructive_hint=False)),
@@ -142,7 +189,7 @@ def _create_tool(function: Callable[..., Any], title: str, annotations: ToolAnno
         except ResiftError as error:
             raise ToolError(str(error)) from error  # agents see the messages of ToolErrors only
 
-    tool = Tool.from_function(
+    tool = _Tool.from_function(
         call, title=title, description=description or cleandoc(function.__doc__ or ""), annotations=annotations
     )
     # By default, misspelt arguments would be ignored.
@@ -153,15 +200,70 @@ def _create_tool(function: Callable[..., Any], title: str, annotations: ToolAnno
     return tool
 
 
+class _Tool(Tool):
+    """An MCP tool whose messages about invalid arguments name the value and the expected values."""
+
+    async def run(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the tool.
+
+        Raises:
+            ToolError: If an argument is invalid, or the tool fails.
+        """
+        try:
+            return await super().run(*args, **kwargs)
+        except ToolError as error:
+            if not isinstance(error.__cause__, ValidationError):
+                raise
+            names = " | ".join(self.parameters["properties"])
+            problems = "; ".join(_describe_problems([dict(problem) for problem in error.__cause__.errors()], names))
+            raise ToolError(f"Error executing tool {self.name}: {problems}") from error.__cause__
+
+
+def _describe_problems(problems: Sequence[dict[str, Any]], names: str) -> Iterator[str]:
+    """Describe the errors that Pydantic found in the arguments of a tool.
+
+    Args:
+        problems: The errors, from ``ValidationError.errors()``. An argument with several types has an error for each
+            type. These errors get a common description.
+        names: The names of the tool's arguments.
+
+    >>> problem = {"type": "int_type", "loc": ("size",), "input": [], "msg": "Input should be a valid integer"}
+    >>> list(_describe_problems([problem], "query | size"))
+    ['size is [] (expected a valid integer)']
+    """
+    for _, group in groupby(problems, lambda problem: id(problem["input"])):
+        first, *more = group
+        levels = zip(first["loc"], *(problem["loc"] for problem in more), strict=False)
+        path = ".".join(str(level[0]) for level in takewhile(lambda level: len({*level}) == 1, levels))
+        value = shorten(repr(first["input"]))
+        expected = " or ".join(_expected_value(problem["msg"]) for problem in (first, *more))
+        if first["type"] == "missing":
+            yield from (f"{'.'.join(map(str, problem['loc']))} is missing" for problem in (first, *more))
+        elif first["type"] == "extra_forbidden":
+            yield f"unknown argument {path!r} with the value {value} (expected {names})"
+        else:
+            yield f"{path} is {value} (expected {expected})"
+
+
+def _expected_value(message: str) -> str:
+    """Return the expected value that a message of Pydantic contains, such as "a valid integer"."""
+    return message.replace("Input should be ", "", 1).replace("String should have ", "a text with ", 1)
+
+
 class AgentTools:
     """The tools that the MCP server offers to AI agents. The methods' docstrings describe the tools to the agents.
 
     Args:
-        index: The index to search.
+        open_index: A function that returns the index to search.
+        body: A function that makes the search body of a query, or None if Resift searches for the text.
     """
 
-    def __init__(self, index: Index) -> None:
-        self._index = index
+    def __init__(self, open_index: Callable[[], Index], body: MakeBody | None) -> None:
+        self._open_index, self._body = open_index, body
+
+    @property
+    def _index(self) -> Index:
+        return self._open_index()
 
     def search(
         self,
@@ -177,6 +279,7 @@ class AgentTools:
         hide_marked: Annotated[
             bool, Field(description="Whether to leave out passages that were already marked in this session.")
         ] = False,
+        filter: Filter = {},  # noqa: B006 -- the default is part of the tool's schema, and is never mutated
     ) -> SearchOutput:
         """Return the best passages with their ids, and the id of the search session.
 
@@ -185,7 +288,10 @@ class AgentTools:
         """
         name = session or f"agent-{secrets.token_hex(6)}"
         judged: Judged = "hide" if hide_marked else "keep"
-        hits = self._index.session(name).search(query, size, judged=judged, highlight=True)
+        index = self._index
+        condition = _filter_clause(index, filter)
+        text_or_body = query if self._body is None else own_body(self._body, query, size)
+        hits = index.session(name).search(text_or_body, size, judged=judged, highlight=True, filter=condition)
         report = hits.response["resift"]
         output: SearchOutput = {
             "session": name,
@@ -273,8 +379,8 @@ class AgentTools:
         text = _compact_white_space(self._index.text_of(hit.source))
         score = None if hit.score is None else float(f"{hit.score:.4g}")
         passage: PassageOutput = {"id": hit.id, "score": score, "text": text}
-        fields = self._index.fields
-        about = {name: value for name, value in hit.source.items() if name not in fields and _is_short(value)}
+        info = self._index.library.service.info(self._index.name)
+        about = {name: value for name, value in metadata_of(hit.source, info).items() if _is_short(value)}
         if about:
             passage["about"] = about
         if len(text) > characters:
@@ -282,6 +388,31 @@ class AgentTools:
             passage["text"], passage["title"] = text[start : start + characters], title_of(text)
             passage["cut"] = f"characters {start} to {start + characters} of {len(text)}"
         return passage
+
+
+def _filter_clause(index: Index, filter: dict[str, FilterValue | list[FilterValue]]) -> dict[str, Any] | None:
+    """Return the query clause for exact values of fields, or None if there are no conditions.
+
+    A text field is matched by a multi-field such as ``kind.keyword``.
+
+    Args:
+        index: The index.
+        filter: For each field, the value or the values that a document must have.
+
+    Raises:
+        BadInput: If a field does not exist, or its values cannot be matched exactly.
+    """
+    if not filter:
+        return None
+    exact = index.library.engine.exact_fields(index.name)
+    clauses = []
+    for name, values in filter.items():
+        matched = next((field for field in exact if field == name or field.startswith(f"{name}.")), None)
+        if matched is None:
+            expected = " | ".join(exact[:_MAX_NAMED_FIELDS]) or "no filter, because no field has exact values"
+            raise BadInput(f"field {name!r} cannot be filtered by exact values", value=name, expected=expected)
+        clauses.append({"terms": {matched: values if isinstance(values, list) else [values]}})
+    return {"bool": {"filter": clauses}}
 
 
 def _compact_white_space(text: str) -> str:

@@ -61,18 +61,31 @@ def retrieve(
         expected = "source, because passages contain the texts of documents"
         raise BadInput(f"documents is {documents!r}", value=documents, expected=expected)
     if body is not None and isinstance(query, str):
-        search_body = body(query)
-        if not isinstance(search_body, dict):
-            raise BadInput(
-                "body returned no search body", value=search_body, expected="a dictionary, as OpenSearch takes it"
-            )
-        query = with_options(as_body(search_body), query=query)
+        query = own_body(body, query, size)
     if isinstance(query, dict):
         query = {**as_body(query), "size": size}
         if query.get("_source") is False:
             expected = "true, or the fields of a passage, because passages contain the texts of documents"
             raise BadInput("_source is false", value=False, expected=expected)
     return list(_passages(session, session.search(query, size, **options)))
+
+
+def own_body(body: MakeBody, query: str, size: int) -> dict[str, Any]:
+    """Return the search body for a query. It names the query text, so that marks for this text count.
+
+    Args:
+        body: A function that returns a search body or a query clause.
+        query: The query text.
+        size: The maximum number of hits. It takes precedence over the ``size`` of the body.
+
+    Raises:
+        BadInput: If ``body`` does not return a dictionary.
+    """
+    search_body = body(query)
+    if not isinstance(search_body, dict):
+        expected = "a dictionary, as OpenSearch takes it"
+        raise BadInput("body returned no search body", value=search_body, expected=expected)
+    return {**with_options(as_body(search_body), query=query), "size": size}
 
 
 def _passages(session: Session, hits: Hits) -> Iterator[Passage]:

@@ -156,6 +156,7 @@ OTHERWISE: dict[tuple[str, str], list[str]] = {
     ("mark", "session"): ["a b", "x" * 200],
     ("sessions delete", "index"): [],
     ("serve", "engine"): ADDRESSES[:3],  # a cluster that does not answer may recover
+    ("mcp", "engine"): [one for one in ADDRESSES if one != NOWHERE],  # a cluster that does not answer may recover
     ("mcp", "store"): ADDRESSES[:3],
     ("vectors convert", "file"): [*FILES, "header.txt"],
     ("eval word2doc", "queries"): [],

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,16 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.types import CallToolResult, TextContent
 from ports import free_port
+from tcp_proxy import Proxy
 from test_library import DOCUMENTS
 
 import resift
 from resift import Model
-from resift.integrations.mcp import create_server
+from resift.contracts.documents import Document
+from resift.errors import BadInput
+from resift.integrations.mcp import create_server, read_template
 from resift.library import Index
+from resift.plugin.opensearch.engine import OpenSearchEngine
 
 LONG = (
     "Rivers and their names. " * 100
@@ -141,7 +146,7 @@ def test_an_agent_screens_a_review_of_its_index(news: Index) -> None:
             assert refused.is_error
             assert "index 'news' has no review 'elsewhere'" in text_of(refused)
 
-    asked(create_server(news), scenario)
+    asked(create_server(news.name, lambda: news), scenario)
     assert review.progress().read == 0
 
 
@@ -162,7 +167,7 @@ def test_tools_say_what_they_are_for(news: Index) -> None:
         reads = {name for name, tool in tools.items() if tool.annotations and tool.annotations.read_only_hint}
         assert reads == {"search", "explain_session", "next_to_screen"}
 
-    asked(create_server(news, "Reports on fires."), scenario)
+    asked(create_server(news.name, lambda: news, "Reports on fires."), scenario)
 
 
 def test_conversations_do_not_mix(news: Index) -> None:
@@ -175,11 +180,11 @@ def test_conversations_do_not_mix(news: Index) -> None:
         # the library can continue the session
         assert news.session(one).undo()["steps"] == 0
 
-    asked(create_server(news), scenario)
+    asked(create_server(news.name, lambda: news), scenario)
 
 
 def test_an_agent_on_either_engine(either: Index) -> None:
-    asked(create_server(either), an_agent_learns)
+    asked(create_server(either.name, lambda: either), an_agent_learns)
 
 
 def test_a_long_passage_is_cut_around_its_matches(either: Index) -> None:
@@ -195,7 +200,7 @@ def test_a_long_passage_is_cut_around_its_matches(either: Index) -> None:
         assert "war.\n\t Again. More" in text
         assert all("cut" not in one for one in whole)
 
-    asked(create_server(either), scenario)
+    asked(create_server(either.name, lambda: either), scenario)
 
 
 def test_the_piece_of_a_long_passage_has_most_different_words(either: Index) -> None:
@@ -206,7 +211,7 @@ def test_the_piece_of_a_long_passage_has_most_different_words(either: Index) -> 
         longer = next(one for one in found if one["id"] == "longer")
         assert "A soldier of the army fires a gun in the war." in longer["text"]
 
-    asked(create_server(either), scenario)
+    asked(create_server(either.name, lambda: either), scenario)
 
 
 def test_code_keeps_its_indents(either: Index) -> None:
@@ -222,7 +227,7 @@ def test_code_keeps_its_indents(either: Index) -> None:
         assert (await text("water")).startswith("def put(fire):\n    if fire:\n        return water\n# more")
         assert (await text("hydrant valve")).endswith("\nclass Hydrant:\n    valve = 'gun'\n    hose = 1")
 
-    asked(create_server(either), scenario)
+    asked(create_server(either.name, lambda: either), scenario)
 
 
 def test_a_search_without_hits_has_no_note(news: Index) -> None:
@@ -230,15 +235,32 @@ def test_a_search_without_hits_has_no_note(news: Index) -> None:
         found = await call(client, "search", query="qqzz")
         assert (found["passages"], found.keys()) == ([], {"session", "learned", "passages"})
 
-    asked(create_server(news), scenario)
+    asked(create_server(news.name, lambda: news), scenario)
 
 
 @pytest.mark.parametrize(
     ("tool", "arguments", "said"),
     [
-        ("search", {}, ["query", "Field required"]),
-        ("search", {"query": "x", "sise": 3}, ["sise", "Extra inputs are not permitted", "input_value=3"]),
-        ("search", {"query": "x", "size": 99}, ["size", "less than or equal to 50", "input_value=99"]),
+        ("forget", {}, ["session is missing"]),
+        ("mark", {}, ["session is missing; query is missing"]),
+        ("search", {}, ["Error executing tool search: query is missing"]),
+        (
+            "search",
+            {"query": "x", "sise": 3},
+            ["unknown argument 'sise' with the value 3 (expected query | session | size |"],
+        ),
+        (
+            "search",
+            {"query": "x", "size": 99, "characters": "y"},
+            ["size is 99 (expected less than or equal to 50); characters is 'y' (expected a valid integer, "],
+        ),
+        ("search", {"query": ""}, ["query is '' (expected a text with at least 1 character)"]),
+        (
+            "search",
+            {"query": "x", "filter": {"kind": "a"}},
+            ["field 'kind' cannot be filtered by exact values (expected n | url)"],
+        ),
+        ("search", {"query": "x", "filter": {"n": {"gt": 3}}}, ["filter.n is {'gt': 3} (expected a valid string or a"]),
         (
             "search",
             {"query": "x", "session": "a b"},
@@ -259,7 +281,11 @@ def test_a_search_without_hits_has_no_note(news: Index) -> None:
             {"session": "a", "query": "x", "helpful": ["war"], "unhelpful": ["war"]},
             ["'war' has two different marks"],
         ),
-        ("mark", {"session": "a", "query": "x", "scores": {"war": 3}}, ["scores.war", "less than or equal to 1", "=3"]),
+        (
+            "mark",
+            {"session": "a", "query": "x", "scores": {"war": 3}},
+            ["scores.war is 3 (expected less than or equal to 1)"],
+        ),
         ("forget", {"session": "nobody"}, ["no session 'nobody' (expected a session with marks"]),
         ("read", {}, ["Unknown tool: read"]),
     ],
@@ -273,7 +299,77 @@ def test_wrong_arguments_are_the_tool_s_errors(
         assert not [part for part in said if part not in text_of(result)], text_of(result)
         assert (await call(client, "search", query="fire"))["passages"]
 
-    asked(create_server(news), scenario)
+    asked(create_server(news.name, lambda: news), scenario)
+
+
+def test_a_filter_selects_exact_values(either: Index) -> None:
+    async def scenario(client: Client) -> None:
+        async def ids(**filter: Any) -> set[str]:
+            found = (await call(client, "search", query="fire", size=50, filter=filter))["passages"]
+            return {one["id"] for one in found}
+
+        assert await ids(n=3) == {"tree"}
+        assert await ids(n=[3, 4]) == {"tree", "army"}
+        assert await ids(n=[3, 4], url="http://names.example") == set()
+
+    asked(create_server(either.name, lambda: either), scenario)
+
+
+def test_a_template_makes_the_search_body(news: Index, tmp_path: Path) -> None:
+    file = tmp_path / "body.json"
+    clauses = [{"match": {"text": "$query"}}, {"term": {"n": 6}}]
+    file.write_text(json.dumps({"size": 1, "query": {"bool": {"should": clauses}}}))
+
+    async def scenario(client: Client) -> None:
+        async def ids(**arguments: Any) -> list[str]:
+            found = await call(client, "search", query="army", **arguments)
+            return [one["id"] for one in found["passages"]]
+
+        assert set(await ids()) == {"army", "long", "rain"}
+        session = (await call(client, "search", query="army"))["session"]
+        await call(client, "mark", session=session, query="army", helpful=["rain"])
+        learned = await call(client, "search", query="army", session=session, filter={"n": [4, 6]})
+        assert (learned["learned"], [one["id"] for one in learned["passages"]]) == (True, ["rain", "army"])
+
+    asked(create_server(news.name, lambda: news, body=read_template(file)), scenario)
+    for text, reason in (("{", "is not JSON"), ("[]", "does not contain"), ('{"size": 3}', "does not contain")):
+        file.write_text(text)
+        with pytest.raises(BadInput, match=reason):
+            read_template(file)
+
+
+def test_the_server_starts_before_the_engine(
+    opensearch_url: str, cluster: OpenSearchEngine, model: Model, tmp_path: Path
+) -> None:
+    name, proxy = f"resift-mcp-{uuid.uuid4().hex[:8]}", Proxy(opensearch_url)
+    cluster.create(name, ["text"], model)
+    cluster.bulk(name, [Document("bush", {"text": "bush fire"}, model.encode_one("bush fire"))])
+    cluster.refresh(name)
+    proxy.kill()
+    where = ["--engine", proxy.url, "--model", str(model.save(tmp_path / "model"))]
+    command = ["-m", "resift", "mcp", name, *where, "--store", str(tmp_path / "sessions.db")]
+
+    async def scenario(client: Client) -> None:
+        refused = await client.call_tool("search", {"query": "fire"})
+        assert refused.is_error
+        assert "Error executing tool search: no answer from OpenSearch" in text_of(refused)
+        proxy.start()
+        assert [one["id"] for one in (await call(client, "search", query="fire"))["passages"]] == ["bush"]
+
+    try:
+        asked(StdioServerParameters(command=sys.executable, args=command), scenario)
+    finally:
+        proxy.kill()
+        cluster.drop(name)
+
+
+def test_a_store_that_cannot_be_opened_is_named_with_its_option(tmp_path: Path) -> None:
+    (tmp_path / "sessions.db").mkdir()
+    command = [sys.executable, "-m", "resift", "mcp", "news", "--engine", "http://127.0.0.1:1"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode == 2
+    assert f"Error: the file of the sessions, {tmp_path / 'sessions.db'}, cannot be used" in ran.stderr
+    assert "  expected: --store (or RESIFT_STORE) with a file in a folder that can be written" in ran.stderr
 
 
 def test_a_missing_package_is_named_with_its_extra() -> None:
