@@ -21,7 +21,7 @@ from speed_search import QUERIES
 
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
-INDEX, SESSION = "scale-docs", "scale"
+INDEX = "scale-docs"
 WAYS = {
     "plain": "a plain _search",
     "pipeline": "the same, rewritten by the index's default pipeline",
@@ -92,8 +92,9 @@ def _attach(target: Target) -> None:
 def _searched(target: Target, clients: Sequence[int], seconds: float) -> dict[str, dict[str, float]]:
     """Return the median time in ms of each way of searching, by number of clients."""
     ids = [hit["_id"] for hit in _plain(Client(target.urls[0]), "space shuttle launch", "_none")["hits"]["hits"][:10]]
-    marks = {"session": SESSION, "index": INDEX, "relevant": ids[:6], "irrelevant": ids[6:]}
-    target.reranker.ask("/v1/feedback", marks)
+    for query in QUERIES:
+        marks = {"index": INDEX, "query": query, "relevant": ids[:6], "irrelevant": ids[6:]}
+        target.reranker.ask("/v1/feedback", {"session": _session(query), **marks})
     medians: dict[str, dict[str, float]] = {way: {} for way in WAYS}
     for count, way in itertools.product(clients, WAYS):
         taken = _concurrent(target, way, count, seconds)
@@ -122,9 +123,14 @@ def _concurrent(target: Target, way: str, clients: int, seconds: float) -> list[
 
 def _ask(client: Client, way: str, query: str) -> None:
     if way == "served":
-        client.post("/v1/search", {"index": INDEX, "query": hits_body(query), "session": SESSION})
+        client.post("/v1/search", {"index": INDEX, "query": hits_body(query), "session": _session(query)})
     else:
-        _plain(client, query, "_none" if way == "plain" else "", SESSION if way == "session" else None)
+        _plain(client, query, "_none" if way == "plain" else "", _session(query) if way == "session" else None)
+
+
+def _session(query: str) -> str:
+    """Return the session in which documents are marked for a query."""
+    return f"scale-{query.replace(' ', '-')}"
 
 
 def _plain(client: Client, query: str, pipeline: str, session: str | None = None) -> Any:

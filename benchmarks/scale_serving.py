@@ -64,7 +64,8 @@ def replicas(two: list[ServiceProcess], rounds: int = 100) -> dict[str, Any]:
     unknown, marked, searched = 0, [], []
     for number in range(rounds):
         session, there = f"r-{uuid.uuid4().hex[:8]}", number % 2
-        marks = {"session": session, "index": INDEX, "relevant": [str(2 * number)], "irrelevant": [str(2 * number + 1)]}
+        grades = {"relevant": [str(2 * number)], "irrelevant": [str(2 * number + 1)]}
+        marks = {"session": session, "index": INDEX, "query": "space shuttle launch", **grades}
         marked.append(seconds(clients[there].post, "/v1/feedback", marks) * 1000)
         answer: dict[str, Any] = {}
         request = {"index": INDEX, "query": hits_body("space shuttle launch"), "session": session}

@@ -35,7 +35,7 @@ from resift.query.dsl import VECTOR_FIELD
 ROOT = Path(__file__).resolve().parents[1]
 FIELDS = ["title", "text"]
 HITS = 100
-SESSION, MARKED = "bench", "space shuttle launch"
+MARKED = "space shuttle launch"
 
 
 def opensearch_url() -> str:
@@ -79,9 +79,7 @@ class Client:
 
 @dataclass
 class Setup:
-    """A cluster with documents and pipelines, a service, and the session ``SESSION`` with ten marks.
-
-    The marks have no query, so that they count for all queries.
+    """A cluster with documents and pipelines, and a service.
 
     Attributes:
         url: URL of the cluster.
@@ -123,10 +121,10 @@ class Setup:
         body = {**hits_body(query), "query": {"hybrid": {"queries": two}}}
         return client.post(f"/{self.index}/_search?search_pipeline={self.name}-hybrid", body)
 
-    def mark(self, session: str, query: str) -> None:
-        """Mark the first ten hits of a query in a session, without a query. Six marks are relevant."""
-        ids = [hit["_id"] for hit in self.plain(Client(self.url), query)["hits"]["hits"][:10]]
-        marks = {"relevant": ids[:6], "irrelevant": ids[6:]}
+    def mark(self, session: str, query: str, marked: str = MARKED) -> None:
+        """Mark the first ten hits of the query ``marked`` in a session, for another query. Six marks are relevant."""
+        ids = [hit["_id"] for hit in self.plain(Client(self.url), marked)["hits"]["hits"][:10]]
+        marks = {"query": query, "relevant": ids[:6], "irrelevant": ids[6:]}
         Client(self.reranker).post("/v1/feedback", {"session": session, "index": self.index, **marks})
 
 
@@ -183,7 +181,6 @@ def set_up(
         )
         installer.install()
         setup = Setup(url, reranker, proxy, index, name, pid)
-        setup.mark(SESSION, MARKED)
         yield setup
 
 

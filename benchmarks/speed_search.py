@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from speed_cluster import SESSION, Client, Setup
+from speed_cluster import Client, Setup
 from speed_timing import seconds
 
 from resift import load_model
@@ -75,8 +75,8 @@ def ways_of(setup: Setup) -> dict[str, Way]:
 
 
 def warm(setup: Setup, rounds: int, ways: Iterable[str]) -> dict[str, list[float]]:
-    """Return the median time in ms of each way in each round, with the same queries in the same session."""
-    functions, names = ways_of(setup), [*ways]
+    """Return the median time in ms of each way in each round, with the same queries in the same sessions."""
+    functions, names, sessions = ways_of(setup), [*ways], marked_sessions(setup)
     medians: dict[str, list[float]] = {way: [] for way in names}
     order = random.Random(0)
     for turn in range(rounds + 2):
@@ -84,10 +84,18 @@ def warm(setup: Setup, rounds: int, ways: Iterable[str]) -> dict[str, list[float
         for query in QUERIES:
             order.shuffle(names)
             for way in names:
-                taken[way].append(seconds(functions[way], query, SESSION) * 1000)
+                taken[way].append(seconds(functions[way], query, sessions[query]) * 1000)
         for way in names if turn >= 2 else ():
             medians[way].append(float(np.median(taken[way])))
     return medians
+
+
+def marked_sessions(setup: Setup) -> dict[str, str]:
+    """Return a session for each query, in which ten documents are marked for the query."""
+    sessions = {query: f"bench-{query.replace(' ', '-')}" for query in QUERIES}
+    for query, session in sessions.items():
+        setup.mark(session, query)
+    return sessions
 
 
 def cold(setup: Setup, rounds: int, ways: Iterable[str], documents: list[tuple[str, str]]) -> dict[str, list[float]]:
@@ -107,7 +115,7 @@ def cold(setup: Setup, rounds: int, ways: Iterable[str], documents: list[tuple[s
                 # a session for each way, because only the first search in a session is cold
                 mine = f"{session}-{way}".replace(" ", "-")
                 words = order.choice(texts)
-                setup.mark(mine, " ".join(order.sample(words, min(len(words), 10))))
+                setup.mark(mine, query, " ".join(order.sample(words, min(len(words), 10))))
                 client.post(f"/{setup.index}/_cache/clear", {})
                 taken[way].append(seconds(functions[way], query, mine) * 1000)
         for way in names if turn else ():
@@ -122,11 +130,12 @@ def _long_words(document: tuple[str, str]) -> list[str]:
 
 def concurrent(setup: Setup, clients: int, each: int) -> tuple[float, float, float]:
     """Return p50 and p99 in ms of ``/v1/search`` in a session with concurrent clients, and searches per second."""
+    sessions = marked_sessions(setup)
 
     def search(number: int) -> list[float]:
         client = Client(setup.reranker)
         queries = [QUERIES[(number + i) % len(QUERIES)] for i in range(each + 1)]
-        return [seconds(lambda: setup.search(client, query, session=SESSION)) * 1000 for query in queries][1:]  # noqa: B023
+        return [seconds(lambda: setup.search(client, query, session=sessions[query])) * 1000 for query in queries][1:]  # noqa: B023
 
     start = time.perf_counter()
     with ThreadPoolExecutor(clients) as pool:

@@ -17,6 +17,7 @@ from three_ways import OpenSearchClient
 
 from resift import Model
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.query.body import parse
 
 pytestmark = pytest.mark.filterwarnings("ignore::opensearchpy.exceptions.OpenSearchWarning")
 
@@ -29,11 +30,12 @@ class Routes:
     Args:
         client: Sends requests to the cluster, and returns errors as answers.
         searches: Names the index and its pipelines.
-        service: The service, in whose session ``anna`` documents of the index were marked.
+        service: The service, in whose sessions documents of the index are marked, for the text of each search.
     """
 
     def __init__(self, client: OpenSearchClient, searches: Searches, service: RealService) -> None:
         self._client, self._service, self.index = client, service, searches.index
+        self._sessions: dict[str, str] = {}
         self._without = f"{self.index}-without"
         self._native, self._failing = f"{self.index}-native", f"{self.index}-failing"
         searches.ask("PUT", f"/_search/pipeline/{self._without}", MIXED)
@@ -69,7 +71,15 @@ class Routes:
 
     def _body_in_session(self, case: Case) -> dict[str, Any]:
         body = self._body(case)
-        return {**body, "ext": {**body.get("ext", {}), "resift": {"session": "anna"}}}
+        return {**body, "ext": {**body.get("ext", {}), "resift": {"session": self._session(parse(body).text)}}}
+
+    def _session(self, text: str) -> str:
+        """Return the session whose documents are marked for a query."""
+        if text not in self._sessions:
+            session = self._sessions[text] = f"session-{len(self._sessions)}"
+            marks = {"session": session, "query": text, "relevant": ["0", "4"], "irrelevant": ["1"]}
+            post(self._service.app.test_client(), "/v1/feedback", index=self.index, **marks)
+        return self._sessions[text]
 
     def _search(self, case: Case, body: dict[str, Any], pipeline: str) -> Answer:
         params = {**dict(case.params), "search_pipeline": pipeline}
@@ -91,8 +101,6 @@ def routes(
     assert not client.request("POST", f"{searches.index}/_bulk", lines, refresh=True).body["errors"]
     store: Path = tmp_path_factory.mktemp("conformance") / "sessions.db"
     with real_service(native_engine, packaged, store) as served:
-        marks = {"session": "anna", "relevant": ["0", "4"], "irrelevant": ["1"]}
-        post(served.app.test_client(), "/v1/feedback", index=searches.index, **marks)
         yield Routes(client, searches, served)
     searches.delete()
 

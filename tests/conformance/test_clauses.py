@@ -64,7 +64,7 @@ class Case:
         body: The search body.
         index: The searched index: INDEX stands for the index with vectors and SPARSE for the one with sparse vectors.
         params: Query parameters of the URL.
-        marked_query: The query for which documents are marked, or "" if the marks count for every query.
+        marked_query: The query for which documents are marked, or "" for the text of the search itself.
         relevant: Ids of the documents that are marked, or () for some of the search's own hits.
         is_moved: Whether a session must change the body.
         vector: A query vector that a session must move, or ().

@@ -16,6 +16,8 @@ import urllib3
 from answers import Answer, Difference, differences, exact_differences
 from flask.testing import FlaskClient
 
+from resift.query.body import parse
+
 Json = dict[str, Any]
 
 WITHOUT_SESSION = "without a session"
@@ -78,7 +80,7 @@ class Search:
         body: The search body.
         params: Query parameters of the URL.
         rewrite_index: The index expression for ``/v1/rewrite``, if it is not ``index``.
-        marked_query: The query for which documents are marked. Marks of the query "" count for every search.
+        marked_query: The query for which documents are marked. "" stands for the text of the search itself.
         relevant: Ids of documents of ``index`` that are marked, or () for some of the search's own hits.
         is_moved: Whether a session must change the body.
         vector: A query vector that a session must move, or ().
@@ -274,7 +276,7 @@ class ThreeWays:
 
     def _session_with(self, search: Search, marks: Mapping[str, Json]) -> tuple[str, list[Difference]]:
         """Return a session with these marks, a new one unless there is one: index → grade → ids."""
-        key = json.dumps([marks, search.marked_query])
+        key = json.dumps([marks, _marked_query(search)])
         if key not in self._sessions:
             self._sessions[key] = self._marked(search, marks)
         return self._sessions[key]
@@ -293,12 +295,17 @@ class ThreeWays:
         session = f"session-{next(self._names)}"
         refused = []
         for index, grades in marks.items():
-            request = {"session": session, "index": index, "query": search.marked_query, **grades}
+            request = {"session": session, "index": index, "query": _marked_query(search), **grades}
             response = self.service.post("/v1/feedback", json=request)
             if response.status_code != 200:
                 message = response.get_json()["error"]["message"]
                 refused.append(Difference("marks", f"marks: the service answers {response.status_code}: {message}"))
         return session, refused
+
+
+def _marked_query(search: Search) -> str:
+    """Return the query for which documents are marked, by default the text of the search itself."""
+    return search.marked_query or parse(search.body).text
 
 
 def _effect(body: Json, rewritten: Json, reason: str) -> str:

@@ -49,7 +49,7 @@ def judging(client: FlaskClient, corpus: str) -> str:
     """The corpus, with a session that has judged some of its documents."""
     marks = {"relevant": ["3", "12"], "irrelevant": ["5"]}
     post(client, "/v1/feedback", session="judging", index=corpus, query="fire", **marks)
-    # without a query these count at every one
+    # without a query, like marks for another query
     post(client, "/v1/feedback", session="judging", index=corpus, relevant=["30"], clicked=["14"])
     return corpus
 

@@ -40,7 +40,7 @@ def test_a_score_is_the_engines_times_a_power_of_e(client: FlaskClient, filled: 
 
 def test_the_same_keys_with_and_without_a_session(client: FlaskClient, filled: str) -> None:
     plain = post(client, "/v1/search", index=filled, query="fire")
-    post(client, "/v1/feedback", session="a", index=filled, relevant=["bush"])
+    post(client, "/v1/feedback", session="a", index=filled, query="fire", relevant=["bush"])
     learned = post(client, "/v1/search", index=filled, query="fire", session="a", highlight=True)
     assert learned["resift"]["session"] == "a"
     assert set(learned) == set(plain)
@@ -140,7 +140,7 @@ def test_bodies_with_stored_fields_come_back_as_the_engine_gives_them(
 @on_opensearch
 def test_a_hybrid_query_has_the_session_s_words_in_its_parts(client: FlaskClient, filled: str) -> None:
     parts = [{"match": {"text": "fire"}}, {"match": {"text": "smoke"}}]
-    post(client, "/v1/feedback", session="a", index=filled, relevant=["bush"], irrelevant=["war"])
+    post(client, "/v1/feedback", session="a", index=filled, query="fire", relevant=["bush"], irrelevant=["war"])
     for session in (None, "a"):
         answer = post(client, "/v1/search", index=filled, query={"hybrid": {"queries": parts}}, session=session)
         assert set(ids(answer)) == {"bush", "wood", "tree", "army", "war"}
@@ -149,7 +149,7 @@ def test_a_hybrid_query_has_the_session_s_words_in_its_parts(client: FlaskClient
 
 
 def test_what_became_of_searches_is_counted(client: FlaskClient, filled: str) -> None:
-    post(client, "/v1/feedback", session="a", index=filled, relevant=["bush"], irrelevant=["war"])
+    post(client, "/v1/feedback", session="a", index=filled, query="fire", relevant=["bush"], irrelevant=["war"])
     post(client, "/v1/search", index=filled, query="fire", session="a")
     post(client, "/v1/search", index=filled, query={"match_all": {}})
     break_session_store(client)

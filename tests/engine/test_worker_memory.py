@@ -54,7 +54,7 @@ def server(folder: Path, packaged: Model, words: list[str]) -> Iterator[Server]:
 def warm_up(server: Server) -> None:
     """Send all kinds of requests until the memory stops growing."""
     query = {"query": "fire in the forest", "documents": ["a fire", "the forest"] * 300}
-    marks = {"session": "warm", "index": "docs", "relevant": ["1"], "irrelevant": ["2"]}
+    marks = {"session": "warm", "index": "docs", "query": "the", "relevant": ["1"], "irrelevant": ["2"]}
     assert server.post("/v1/feedback", marks)[0] == 200
     before = 0
     for _ in range(20):
