@@ -19,10 +19,10 @@ def test_documents_survive_a_power_cut_and_no_mark_waits_for_the_disk(
 ) -> None:
     modes, transaction = [], Database.transaction
 
-    def noted(self: Database, write: bool = True) -> object:
-        with transaction(self, write) as db:
+    def noted(self: Database, write: bool = True, seconds: float | None = None) -> object:
+        with transaction(self, write, seconds) as db:
             modes.append(db.execute("PRAGMA synchronous").fetchone()[0])
-        return transaction(self, write)
+        return transaction(self, write, seconds)
 
     monkeypatch.setattr(Database, "transaction", noted)
     with closing(SqliteEngine(str(tmp_path / "engine.db"))) as engine, pytest.raises(IndexNotFound):
