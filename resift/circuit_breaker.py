@@ -18,7 +18,7 @@ class CircuitBreaker:
     """Decides whether a server may be called. Instances are thread-safe.
 
     After :data:`FAILURES` failures in a row, the circuit breaker opens: only one call every :data:`PAUSE` seconds is
-    allowed. The first call that succeeds closes it again. Both events are logged, and no other calls are.
+    allowed. The first call that succeeds closes it again. Opening and closing are logged. Individual calls are not.
 
     Args:
         address: The address of the server, for the log.

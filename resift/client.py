@@ -138,8 +138,9 @@ def rewrite(
     - as an error, if the service refuses the request, for example because of its API key, or if the index does not
       exist or is not served, or if an argument is malformed
 
-    After three failures of the service in a row, only one call every five seconds is sent to the service until it
-    answers. All other calls return the body at once and log nothing.
+    After three calls in a row without an answer of the service, only one call every five seconds is sent to the
+    service until it answers. All other calls return the body at once and log nothing. An error that the service itself
+    reports is an answer.
 
     Args:
         index: The index, alias, pattern or data stream that will be searched.
@@ -160,7 +161,12 @@ def rewrite(
         BadInput: If the body is not a dictionary.
     """
     content = {"index": index, "body": with_options(body, session=session, **options)}
-    unchanged, address = without_options(body), _address(url)
+    unchanged = without_options(body)
+    try:
+        address = _address(url)
+    except BadInput as error:
+        log.error("searching without the session: %s", error)
+        return unchanged
     if address == _OFF:
         return unchanged
     try:
@@ -218,7 +224,7 @@ def mark(  # noqa: PLR0913 - the fields of POST /v1/feedback
         Unauthorized: If the service requires an API key, or does not know the key.
         Forbidden: If the API key does not have the scope ``feedback``.
         SessionNotFound: If the session belongs to another API key.
-        ServiceUnavailable: If the service does not answer in time, or has failed three times in a row.
+        ServiceUnavailable: If the service does not answer in time, or did not answer three times in a row.
         ResiftError: If the service fails or refuses the request for another reason.
     """
     ids = {"relevant": relevant, "irrelevant": irrelevant, "clicked": clicked, "skipped": skipped, "neutral": neutral}
@@ -246,7 +252,7 @@ def forget(session: str, *, url: str | None = None, key: str | None = None, time
         BadInput: If an argument is malformed.
         Unauthorized: If the service requires an API key, or does not know the key.
         Forbidden: If the API key does not have the scope ``feedback``.
-        ServiceUnavailable: If the service does not answer in time, or has failed three times in a row.
+        ServiceUnavailable: If the service does not answer in time, or did not answer three times in a row.
         ResiftError: If the service fails or refuses the request for another reason.
     """
     if not isinstance(session, str) or not session:
@@ -280,7 +286,13 @@ forget_async = for_event_loop(forget)
 
 
 def _address(url: str | None) -> str:
-    """Return the address of the service: an argument, or the environment variable ``RESIFT_URL``, or the default."""
+    """Return the address of the service: an argument, or the environment variable ``RESIFT_URL``, or the default.
+
+    Raises:
+        BadInput: If the argument is not a string.
+    """
+    if url is not None and not isinstance(url, str):
+        raise BadInput(f"url is {url!r}", value=url, expected="a text")
     return (url or os.environ.get("RESIFT_URL") or "http://127.0.0.1:8080").rstrip("/")
 
 
@@ -319,11 +331,7 @@ def _call(  # noqa: PLR0913 - the parts of a request
             Resift's service.
         ResiftError: If the service fails or refuses the request.
     """
-    token = (key or os.environ.get("RESIFT_API_KEY") or "").strip()  # a file with a key often ends with a line end
-    if not (token.isascii() and token.isprintable()):
-        # Without this check, the error of the HTTP client would contain the key.
-        raise BadInput("the API key contains characters that no key has")
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    headers = _authorization(key)
     try:
         limit = urllib3.Timeout(total=timeout)
     except ValueError:
@@ -344,18 +352,41 @@ def _call(  # noqa: PLR0913 - the parts of a request
     except (urllib3.exceptions.HTTPError, ValueError) as error:
         breaker.report_failure(error)
         raise ServiceUnavailable(f"{address} does not answer: {error}") from error
-    if response.status < 500:
-        breaker.report_success()
-    else:
-        breaker.report_failure(f"status {response.status}")
+    has_failed = False
     try:
         if response.status < 400:
             return _parse_response(response.data, type)
         problem = _parse_response(response.data, _ErrorResponse).error
     except (ValueError, msgspec.ValidationError):
-        suffix = "" if response.status >= 500 else ", but not as Resift"
+        has_failed = response.status >= 500
+        suffix = "" if has_failed else ", but not as Resift"
         raise ServiceUnavailable(f"{address} answers with status {response.status}{suffix}") from None
+    finally:
+        # An error of status 5xx that the service itself reports can concern only one route, for example if OpenSearch
+        # cannot read the marked documents. Calls of other routes can still succeed.
+        if has_failed:
+            breaker.report_failure(f"status {response.status}")
+        else:
+            breaker.report_success()
     raise _exception_of(problem, response.status)
+
+
+def _authorization(key: str | None) -> dict[str, str]:
+    """Return the HTTP headers that contain the API key. Empty if there is no key.
+
+    Args:
+        key: An API key, or None to use the environment variable ``RESIFT_API_KEY``.
+
+    Raises:
+        BadInput: If the key is malformed.
+    """
+    if key is not None and not isinstance(key, str):
+        raise BadInput("the API key is not a text")  # without the value, which may be a secret of another type
+    token = (key or os.environ.get("RESIFT_API_KEY") or "").strip()  # a file with a key often ends with a line end
+    if not (token.isascii() and token.isprintable()):
+        # Without this check, the error of the HTTP client would contain the key.
+        raise BadInput("the API key contains characters that no key has")
+    return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 def _parse_response(data: bytes, type: type[T]) -> T:

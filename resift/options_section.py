@@ -19,8 +19,8 @@ def with_options(body: dict[str, Any], **options: Any) -> dict[str, Any]:
         **options: The options by name. Options with the value None are left out.
 
     Returns:
-        A new search body with the options. If there are no options, or the section ``ext`` is malformed, the result is
-        ``body`` itself.
+        A new search body with the options. If there are no options, or one of the sections ``ext`` and ``ext.resift``
+        is malformed, the result is ``body`` itself.
 
     Raises:
         BadInput: If the body is not a dictionary.
@@ -31,7 +31,10 @@ def with_options(body: dict[str, Any], **options: Any) -> dict[str, Any]:
     ext = body.get("ext") or {}
     if not added or not isinstance(ext, dict):  # let OpenSearch report a malformed ext
         return body
-    return {**body, "ext": {**ext, OPTIONS_SECTION: {**(ext.get(OPTIONS_SECTION) or {}), **added}}}
+    section = ext.get(OPTIONS_SECTION) or {}
+    if not isinstance(section, Mapping):  # let the service report a malformed section
+        return body
+    return {**body, "ext": {**ext, OPTIONS_SECTION: {**section, **added}}}
 
 
 def without_options(body: dict[str, Any]) -> dict[str, Any]:

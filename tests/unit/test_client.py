@@ -210,6 +210,17 @@ def test_failures_that_are_not_in_a_row_do_not_stop_calls(service: type[Service]
     assert len(service.requests) == 3 * FAILURES
 
 
+@pytest.mark.parametrize("code", ["engine_unavailable", "sessions_unavailable", "too_busy"])
+def test_a_failure_that_the_service_reports_does_not_stop_other_calls(service: type[Service], code: str) -> None:
+    refuse(service, 503, code, "no")
+    for _ in range(2 * FAILURES):
+        with pytest.raises(ResiftError, match="no"):
+            resift.mark("papers", "wing", session="anna", clicked=["1"], timeout=60)
+    del service.status, service.body
+    assert rewritten() is BODY
+    assert len(service.requests) == 2 * FAILURES + 1
+
+
 def test_a_mark_is_one_request(service: type[Service], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RESIFT_API_KEY", "rsf_1")
     summary = {"session": "anna", "created": 1.0, "expires": 2.0, "steps": 1}
@@ -289,6 +300,27 @@ def test_a_malformed_key_is_not_logged(service: type[Service], key: str, caplog:
     assert "cret" not in caplog.text
     is_valid = key.strip() == "rsk_secret"  # a line end behind the key does no harm
     assert ("the API key contains" in caplog.text, bool(service.clients)) == (not is_valid, is_valid)
+
+
+@pytest.mark.parametrize("argument", [{"key": 5}, {"key": b"rsk_1"}, {"url": 5}])
+def test_an_argument_of_the_wrong_type_only_causes_an_error_message(
+    service: type[Service], argument: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert resift.rewrite("papers", BODY, session="anna", timeout=60, **argument) is BODY
+    [record] = caplog.records
+    assert record.levelno == logging.ERROR
+    assert "rsk_1" not in caplog.text
+    assert not service.clients
+    with pytest.raises(BadInput):
+        resift.mark("papers", "wing", session="anna", clicked=["1"], **argument)
+
+
+@pytest.mark.parametrize("section", ["x", [1], 5])
+def test_the_service_reports_a_malformed_section_of_options(service: type[Service], section: Any) -> None:
+    body = {**BODY, "ext": {"resift": section}}
+    assert resift.rewrite("papers", body, session="anna", timeout=60) == BODY
+    [(_, _, _, content)] = service.requests
+    assert content["body"] == body
 
 
 @pytest.mark.parametrize("timeout", [0, -1, "soon", True])
