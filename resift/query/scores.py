@@ -3,11 +3,13 @@
 - :func:`always_scores`: A ``hybrid`` query leaves out documents whose score is 0 in all of its sub-queries. If Resift
   added a scoring clause to such a sub-query, these documents could become hits.
 - :func:`text_score_factor`: Expansion words that are searched beside the whole query need the same factor as its text.
-- :func:`replaces_scores`: A query can discard the scores of its text. Then its hits have an order of their own.
+- :func:`replaces_scores`: A query can discard the scores of its text. Then only its functions decide the order of the
+  hits.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -58,33 +60,60 @@ def always_scores(clause: Clause) -> bool:
 def text_score_factor(clause: Clause) -> float:
     """Return the constant factor by which a query multiplies the scores of its text clauses.
 
-    The factor is the product of the boosts of the text clause and of all clauses around it, and of the weight of a
-    ``function_score`` clause whose only function is a weight without a filter. Other functions and scripts are not
-    constant, so they count as 1. The boost of a single-field clause, such as ``match``, counts as the boost of its
-    field. It is part of :attr:`Clause.searched_fields` and not of the factor.
+    The factor of a text clause is the product of the boosts of the clause and of all clauses around it, and of the
+    weight of a ``function_score`` clause whose only function is a weight without a filter. Other functions and scripts
+    are not constant, so they count as 1. The boost of a single-field clause, such as ``match``, counts as the boost of
+    its field. It is part of :attr:`Clause.searched_fields` and not of the factor.
+
+    Text clauses can have different factors. For example, :func:`resift.query.questions.question_clause` searches for
+    function words with a small boost, and many queries search for a phrase with a large boost. Such boosts do not
+    scale the whole query. The factors of clauses that contain all text clauses always count. Of the remaining factors,
+    one for each text clause, the factor closest to 1 on a logarithmic scale counts: 1 for the boosts 1 and 0.1.
 
     Args:
         clause: The parsed query, or a clause inside it.
 
     Returns:
-        The factor. If text clauses have different factors, the smallest factor above 0. It is 1 if there are no text
-        clauses.
+        The factor. It is 1 if there are no text clauses with a factor above 0.
 
     >>> from resift.query.tree import parse_clause
     >>> text = {"multi_match": {"query": "fire", "fields": ["title"], "boost": 2}}
     >>> text_score_factor(parse_clause({"function_score": {"query": text, "weight": 10, "boost": 3}}))
     60.0
     """
+    common, relative = _text_factors(clause)
+    return common * min(relative, key=lambda factor: abs(math.log(factor))) if relative else 1.0
+
+
+def _text_factors(clause: Clause) -> tuple[float, list[float]]:
+    """Return the constant factors of the text clauses inside a clause.
+
+    Args:
+        clause: The parsed query, or a clause inside it.
+
+    Returns:
+        The common factor of all text clauses, and for each text clause its own factor relative to the common factor.
+        Text clauses with the factor 0 are left out.
+    """
+    own = _own_factor(clause)
+    if not own > 0:
+        return 1.0, []
     if isinstance(clause, TextClause):
-        return boost_of(clause.settings) if clause.kind in MULTI_FIELD_TEXT_KINDS else 1.0
-    factors = [
-        factor
-        for _, parts in clause.scoring_parts()
-        for part in parts
-        if part.searched_fields is not None and (factor := text_score_factor(part)) > 0
-    ]
-    own = boost_of(clause.settings) * (_constant_weight(clause) if clause.kind == "function_score" else 1.0)
-    return own * min(factors) if factors and own > 0 else 1.0
+        return own, [1.0]
+    parts = (part for _, parts in clause.scoring_parts() for part in parts if part.searched_fields is not None)
+    inner = [(common, relative) for common, relative in map(_text_factors, parts) if relative]
+    if len(inner) == 1:
+        ((common, relative),) = inner
+        return own * common, relative
+    products = (common * factor for common, relative in inner for factor in relative)
+    return own, [product for product in products if product > 0]
+
+
+def _own_factor(clause: Clause) -> float:
+    """Return the constant factor by which a clause multiplies scores, without the clauses around it and inside it."""
+    if isinstance(clause, TextClause) and clause.kind not in MULTI_FIELD_TEXT_KINDS:
+        return 1.0  # The boost of a single-field clause counts as the boost of its field.
+    return boost_of(clause.settings) * (_constant_weight(clause) if clause.kind == "function_score" else 1.0)
 
 
 def _constant_weight(clause: Clause) -> float:

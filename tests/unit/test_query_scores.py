@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from resift.query.questions import question_clause
 from resift.query.scores import always_scores, replaces_scores, text_score_factor
 from resift.query.tree import parse_clause
 
@@ -92,10 +93,24 @@ DAY = {"gauss": {"day": {"origin": "now", "scale": "7d"}}}
         ({"function_score": {"query": FIELDS, "weight": 100, "boost_mode": "sum", "boost": 3}}, 3),
         ({"function_score": {"query": FIELDS, "functions": [{"weight": 100}, DAY]}}, 1),
         ({"script_score": {"query": FIELDS, "script": {"source": "_score * 0.01"}}}, 1),
+        # Boosts that only some of the text clauses have do not scale the whole query.
+        ({"bool": {"should": [TEXT, {"multi_match": {**FIELDS["multi_match"], "boost": 0.1}}]}}, 1),
+        ({"bool": {"should": [{"multi_match": {**FIELDS["multi_match"], "boost": 0.1}}, BOOSTED]}}, 5),
+        ({"function_score": {"query": {"bool": {"should": [FIELDS, BOOSTED]}}, "weight": 100}}, 100),
+        ({"bool": {"should": [BOOSTED, BOOSTED]}}, 5),
+        ({"bool": {"should": [{"bool": {"must": [BOOSTED], "boost": 2}}, {"bool": {"must": [BOOSTED]}}]}}, 5),
+        ({"bool": {"should": [{"bool": {"must": [FIELDS], "boost": 0}}, BOOSTED]}}, 5),
     ],
 )
 def test_constant_factors_of_text_scores(clause: dict[str, Any], factor: float) -> None:
     assert text_score_factor(parse_clause(clause)) == pytest.approx(factor)
+
+
+@pytest.mark.parametrize("fields", [["title"], ["title", "text"]])
+def test_the_small_boost_of_function_words_does_not_scale_a_query(fields: list[str]) -> None:
+    question = question_clause("what is a bush fire", fields)
+    assert text_score_factor(parse_clause(question)) == 1
+    assert text_score_factor(parse_clause({"function_score": {"query": question, "weight": 100}})) == 100
 
 
 REPLACING = {"query": TEXT, **DAY, "boost_mode": "replace"}
