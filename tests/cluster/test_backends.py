@@ -163,14 +163,16 @@ def test_a_malformed_session_only_causes_a_warning(
     assert told in caplog.text
 
 
-def test_an_unknown_option_is_logged(backend: Backend, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unknown_option_is_logged_by_the_client_and_refused_by_the_library(
+    backend: Backend, caplog: pytest.LogCaptureFixture
+) -> None:
     body = resift.rewrite("papers", BODY, session="anna", url=backend.service, timeout=PATIENT, bogus=1)
     assert body["query"] != BODY["query"]
     assert "ext.resift has the unknown key 'bogus'" in caplog.text
-    caplog.clear()
     with resift.open(backend.url, sessions=":memory:") as library:
-        assert library.index("papers").session("bert").rewrite(BODY, bogus=1) == BODY
-    assert "ext.resift has the unknown key 'bogus'" in caplog.text
+        session = library.index("papers").session("bert")
+        with pytest.raises(BadInput, match="unknown option 'bogus'"):
+            session.rewrite(BODY, bogus=1)
 
 
 def test_a_session_is_marked_and_forgotten_over_http(backend: Backend) -> None:
