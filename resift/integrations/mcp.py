@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from html import unescape
 from inspect import cleandoc
-from itertools import groupby, takewhile
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -203,51 +203,74 @@ def _create_tool(function: Callable[..., Any], title: str, annotations: ToolAnno
 class _Tool(Tool):
     """An MCP tool whose messages about invalid arguments name the value and the expected values."""
 
-    async def run(self, *args: Any, **kwargs: Any) -> Any:
+    async def run(self, arguments: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         """Run the tool.
 
         Raises:
             ToolError: If an argument is invalid, or the tool fails.
         """
         try:
-            return await super().run(*args, **kwargs)
+            return await super().run(arguments, *args, **kwargs)
         except ToolError as error:
             if not isinstance(error.__cause__, ValidationError):
                 raise
             names = " | ".join(self.parameters["properties"])
-            problems = "; ".join(_describe_problems([dict(problem) for problem in error.__cause__.errors()], names))
-            raise ToolError(f"Error executing tool {self.name}: {problems}") from error.__cause__
+            problems = [dict(problem) for problem in error.__cause__.errors()]
+            # Some clients send lists and objects as strings of JSON. The errors are about the parsed values.
+            parsed = self.fn_metadata.pre_parse_json(arguments)
+            descriptions = "; ".join(_describe_problems(problems, parsed, names))
+            raise ToolError(f"Error executing tool {self.name}: {descriptions}") from error.__cause__
 
 
-def _describe_problems(problems: Sequence[dict[str, Any]], names: str) -> Iterator[str]:
+def _describe_problems(problems: Sequence[dict[str, Any]], arguments: dict[str, Any], names: str) -> Iterator[str]:
     """Describe the errors that Pydantic found in the arguments of a tool.
 
     Args:
-        problems: The errors, from ``ValidationError.errors()``. An argument with several types has an error for each
-            type. These errors get a common description.
+        problems: The errors, from ``ValidationError.errors()``. A value that may have several types has an error for
+            each type. These errors get a common description.
+        arguments: The arguments of the tool.
         names: The names of the tool's arguments.
 
     >>> problem = {"type": "int_type", "loc": ("size",), "input": [], "msg": "Input should be a valid integer"}
-    >>> list(_describe_problems([problem], "query | size"))
+    >>> list(_describe_problems([problem], {"size": []}, "query | size"))
     ['size is [] (expected a valid integer)']
     """
-    for _, group in groupby(problems, lambda problem: id(problem["input"])):
+    for path, group in groupby(problems, lambda problem: _path_of_value(problem, arguments)):
         first, *more = group
-        levels = zip(first["loc"], *(problem["loc"] for problem in more), strict=False)
-        path = ".".join(str(level[0]) for level in takewhile(lambda level: len({*level}) == 1, levels))
         value = shorten(repr(first["input"]))
         expected = " or ".join(_expected_value(problem["msg"]) for problem in (first, *more))
         if first["type"] == "missing":
-            yield from (f"{'.'.join(map(str, problem['loc']))} is missing" for problem in (first, *more))
+            yield f"{path} is missing"
         elif first["type"] == "extra_forbidden":
             yield f"unknown argument {path!r} with the value {value} (expected {names})"
         else:
             yield f"{path} is {value} (expected {expected})"
 
 
+def _path_of_value(problem: dict[str, Any], arguments: dict[str, Any]) -> str:
+    """Return the path of an invalid or missing value, such as "filter.year".
+
+    Args:
+        problem: An error from ``ValidationError.errors()``. Its ``loc`` can also contain names of types.
+        arguments: The arguments of the tool.
+
+    >>> _path_of_value({"type": "int_type", "loc": ("filter", "year", "int")}, {"filter": {"year": None}})
+    'filter.year'
+    """
+    if problem["type"] == "missing":
+        return ".".join(map(str, problem["loc"]))
+    path, value = [], arguments
+    for key in problem["loc"]:
+        if (isinstance(value, dict) and key in value) or (isinstance(value, list) and isinstance(key, int)):
+            path.append(str(key))
+            value = value[key]
+    return ".".join(path)
+
+
 def _expected_value(message: str) -> str:
     """Return the expected value that a message of Pydantic contains, such as "a valid integer"."""
-    return message.replace("Input should be ", "", 1).replace("String should have ", "a text with ", 1)
+    expected = message.replace("Input should be ", "", 1).replace("String should have ", "a text with ", 1)
+    return expected.split(", got ", 1)[0]
 
 
 class AgentTools:

@@ -254,6 +254,20 @@ def test_a_search_without_hits_has_no_note(news: Index) -> None:
             {"query": "x", "size": 99, "characters": "y"},
             ["size is 99 (expected less than or equal to 50); characters is 'y' (expected a valid integer, "],
         ),
+        (
+            "search",
+            {"query": "x", "size": 60, "characters": 60},
+            ["size is 60 (expected less than or equal to 50); characters is 60 (expected greater than or equal to 100"],
+        ),
+        (
+            "search",
+            {"query": "x", "filter": {"n": None, "url": 2.5}},
+            [
+                "filter.n is None (expected a valid string or a valid integer or a valid boolean or a valid list); ",
+                "filter.url is 2.5 (expected a valid string or a valid integer or a valid boolean or a valid list)",
+            ],
+        ),
+        ("search", {"query": "x", "filter": '{"n": null}'}, ["filter.n is None (expected a valid string or"]),
         ("search", {"query": ""}, ["query is '' (expected a text with at least 1 character)"]),
         (
             "search",
@@ -285,6 +299,11 @@ def test_a_search_without_hits_has_no_note(news: Index) -> None:
             "mark",
             {"session": "a", "query": "x", "scores": {"war": 3}},
             ["scores.war is 3 (expected less than or equal to 1)"],
+        ),
+        (
+            "mark",
+            {"session": "a", "query": "x", "scores": {"war": 3, "fire": 3}},
+            ["scores.war is 3 (expected less than or equal to 1); scores.fire is 3 (expected less than or equal to 1)"],
         ),
         ("forget", {"session": "nobody"}, ["no session 'nobody' (expected a session with marks"]),
         ("read", {}, ["Unknown tool: read"]),
