@@ -327,13 +327,14 @@ def emboost_command(
 
     '--set network=NAME' chooses between 'fcrr' (fully connected) and 'convrr' (convolutional). '--set paper=true'
     trains as the authors of EmBoost (Cakaloglu, Xu and Raghavan 2022): 400 steps with batches of 2000 queries,
-    rate=0.001, scale=0.05, fixed weights of the vectors, and the encoder of the last epoch. '--set negatives=semi-hard'
-    chooses easier negatives, and '--set layers=N' stacks N layers.
+    rate=0.001, scale=0.05 and fixed weights of the vectors. '--set negatives=semi-hard' chooses easier negatives, and
+    '--set layers=N' stacks N layers.
 
     The queries are divided into training, validation and test queries, as by 'resift train reranker'. The test queries
-    are never used for training. After each epoch, the recall@1 on the validation queries is measured, and the encoder
-    of the best epoch is saved. If the word vectors have a better recall@1 before training, nothing is saved, and the
-    exit status is 3. To use the new encoder, index the documents with it (resift index --model).
+    are never used for training. After each epoch, the recall@1 on the validation queries is measured. The encoder of
+    the best epoch is saved. If no epoch has a better recall@1 than the word vectors before training, nothing is saved,
+    and the exit status is 3. With 'paper=true', the encoder of the last epoch is always saved, even if it is worse than
+    the word vectors. To use the new encoder, index the documents with it (resift index --model).
 
     Needs the extra 'lab'.
     """
