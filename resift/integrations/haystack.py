@@ -86,7 +86,7 @@ class ResiftRetriever:
 
         Returns:
             A dictionary with the key ``documents``. The content of each document is the text of the index's text
-            fields, and its ``meta`` contains the other fields, without vectors.
+            fields. Its ``meta`` contains the fields that :func:`resift.integrations.passages.metadata_of` returns.
         """
         opened = self.index.session(session or self.session)
         merged = {**(self.options or {}), **(options or {})}

@@ -19,9 +19,9 @@ with needs_extra("langchain", "The LangChain retriever"):
 class ResiftRetriever(SessionMarking, BaseRetriever):
     """A LangChain retriever that ranks documents by the user's feedback in a search session.
 
-    The content of a retrieved document comes from the text fields of the index. Its ``metadata`` contains the other
-    fields of the document, without vectors, and the score of the hit under the key ``relevance_score``. The query can
-    also be a search body.
+    The content of a retrieved document comes from the text fields of the index. Its ``metadata`` contains the fields
+    that :func:`resift.integrations.passages.metadata_of` returns, and the score of the hit under the key
+    ``relevance_score``. The query can also be a search body.
 
     Attributes:
         session: The search session, whose marks and clicks affect the ranking.

@@ -18,8 +18,8 @@ with needs_extra("llamaindex", "The LlamaIndex retriever"):
 class ResiftRetriever(SessionMarking, BaseRetriever):
     """A LlamaIndex retriever that ranks documents by the user's feedback in a search session.
 
-    A retrieved node has the id of the document and the text of the index's text fields. Its metadata contains the other
-    fields, without vectors.
+    A retrieved node has the id of the document and the text of the index's text fields. Its metadata contains the
+    fields that :func:`resift.integrations.passages.metadata_of` returns.
 
     Args:
         session: The search session, whose marks and clicks affect the ranking.

@@ -95,11 +95,12 @@ def _passages(session: Session, hits: Hits) -> Iterator[Passage]:
 
 
 def metadata_of(source: dict[str, Any], info: IndexInfo) -> dict[str, Any]:
-    """Return the fields of a document that are neither its text nor vectors.
+    """Return the fields of a document, without its text and its vectors.
 
     Retrievers return the text separately. In an index without vectors of Resift, each text field of the mapping belongs
-    to the text. Short values that the mapping also indexes as keywords are metadata as well, because OpenSearch by
-    default maps every string as text and keyword, including the name of a file or a category.
+    to the text. A text field is also returned as metadata if it is also indexed as a keyword and its values have at
+    most 100 characters, because OpenSearch by default maps every string as text and keyword, including the name of a
+    file or a category.
 
     Args:
         source: The ``_source`` of the document.
