@@ -84,8 +84,9 @@ NOTES = """
 "As published" means the paper's loss (the entropy of Euclidean clusters, m = 0.01), its σ = 0.1, its learning rates and
 its initial W, uniform in [-1, 1]. These rows do not reach the values of the paper. What differs, or may differ:
 
-- The paper has 100 "iterations", and allows batches without naming their size. In a batch of 50 images of 40 persons,
-  most persons have a single image, so almost any cluster of the batch is pure.
+- The paper has 100 "iterations", and allows batches without naming their size. A batch of 50 images has one image of
+  40 % of the persons, and none of 23 %. So the entropy of a batch says little. We did not test whether this is the
+  cause.
 - SIFT descriptors come from OpenCV, because the paper's code is not available. They have unit length. The paper does
   not say whether its descriptors have.
 - The initial codebooks come from a single run of k-means. The paper keeps the best of five runs for BoF.
@@ -100,7 +101,9 @@ resift train rn-bof --bags FIELD --size 32 --set codewords=64 --set batch=400 --
 Without them, the command has batches of 100, and chooses the number of epochs on held-out documents. These rows differ
 from the published training in the loss, which assigns a cluster to each person, in the distance (spherical, m = 0.1),
 in widths that are relative to the distances between codewords and learned at a tenth of the rate, in rates that fall to
-zero, and in columns of W whose sum is not negative. [Train and index such a model](../models.md#bags-of-vectors).
+zero, and in the initial W, whose columns have a sum of 0 or more. Pooled memberships are never negative, so the output
+of a unit whose weights have a negative sum can be 0 for all images.
+[Train and index such a model](../models.md#bags-of-vectors).
 
 The paper has no row with 64 codewords and 16 numbers, so its value there is that of 16 codewords. Four sizes of patches
 were tried on a sixth split, where 32 pixels gave a higher mAP. The size here is the paper's.

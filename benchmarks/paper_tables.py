@@ -63,14 +63,14 @@ def class_table(name: str, title: str, size: int, paper: Figures) -> Table:
         "for words that GloVe lacks, fixed cluster centres, equal word weights, constant learning rates, ten epochs, "
         "and the settings of table 6. They differ from the paper in the size of the word vectors, and in [three other "
         "points](../papers.md#ro-boew). Their dictionary has all words of the train split, as in the paper, except in "
-        "the row *words of 5 documents or more*. *BoEW as published* is the same without training. *BoEW* is `resift "
-        "model boew:K`: word vectors of unit length, clusters of the 20,000 most frequent words of GloVe, and σ = "
-        "0.25. *RO-BoEW* is our variant, which the paper does not have: it starts from vectors of unit length, trains "
-        "the word weights and the centres, assigns each cluster to a class (so its loss is a cross-entropy), and "
-        "chooses the number of epochs on held-out documents. *Untied* rows differ from it in the loss: the entropy of "
-        "the paper, with centres that are computed again before each epoch. *RN-BoF* has the loss of our variant. "
-        "*Linear SVM* rows use a classifier as an encoder: the vector is the softmax of its scores divided by T. The "
-        "temperature for broad classes was chosen on the train splits."
+        "the row *words of 5 documents or more*. *BoEW as published* is untrained, with the σ that table 6 has for "
+        "BoEW. *BoEW* is `resift model boew:K`: word vectors of unit length, clusters of the 20,000 most frequent "
+        "words of GloVe, and σ = 0.25. *RO-BoEW* is our variant, which the paper does not have: it starts from vectors "
+        "of unit length, trains the word weights and the centres, assigns each cluster to a class (so its loss is a "
+        "cross-entropy), and chooses the number of epochs on held-out documents. *Untied* rows differ from it in the "
+        "loss: the entropy of the paper, with centres that are computed again before each epoch. *RN-BoF* has the loss "
+        "of our variant. *Linear SVM* rows use a classifier as an encoder: the vector is the softmax of its scores "
+        "divided by T. The temperature for broad classes was chosen on the train splits."
     )
     if name != "20ng":
         note = "The rows are explained [above](#20-newsgroups-passalis-and-tefas-2018-table-1)."
@@ -422,7 +422,7 @@ def question_table() -> Table:
         "order of their sentences. These questions were not used to train models or to choose parameters. The "
         "networks start from resift-en and vectors of spelling. *paper=true* trains as in the paper: batches of 2,000 "
         "questions, 400 steps, a rate of 0.001, a scale of 0.05, fixed weights of the vectors, and no choice of the "
-        "epoch.",
+        "epoch. The value shown was measured with trained weights and a chosen epoch.",
         {f"R@{k}": metric(f"recall@{k}") for k in (1, 3, 5)},
         rows,
     )
