@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from resift.contracts.ubi import MAX_CLIENT_EVENTS, UbiEvent, UbiQuery
 from resift.feedback.judgements import Judgement
@@ -136,11 +136,48 @@ def replay(
             )
 
 
+@dataclass
+class _Repetition:
+    """A run of a search, which a client may repeat with the same query text.
+
+    Attributes:
+        events: The events of the search, in chronological order.
+        shown: The objects that were shown.
+        has_action: Whether the client acted on a hit, for example clicked it.
+    """
+
+    events: list[UbiEvent] = field(default_factory=list)
+    shown: set[str] = field(default_factory=set)
+    has_action: bool = False
+
+    def add(self, event: UbiEvent) -> None:
+        """Add the next event of the search."""
+        self.events.append(event)
+        if event.action == IMPRESSION:
+            self.shown.add(event.object)
+        else:
+            self.has_action = True
+
+    def ends_before(self, event: UbiEvent) -> bool:
+        """Return whether an event without a query id belongs to a repetition of the search.
+
+        A search is repeated if there are no events for half an hour, or if a document is shown again after the client
+        acted on a hit.
+
+        Args:
+            event: The next event of the client with the same query text. The search has at least one event.
+        """
+        if event.at - self.events[-1].at > _PAUSE:
+            return True
+        return event.action == IMPRESSION and self.has_action and event.object in self.shown
+
+
 def _group_by_search(events: Sequence[UbiEvent], log: ReplayLog) -> list[_LoggedSearch]:
     """Group the events of a client by search.
 
     Events belong to the same search if they have the same query id. Events without a query id belong to the same search
-    if they have the same query text, and :func:`_starts_new_search` finds no repetition of the search between them.
+    if they have the same query text, and the search is not repeated between them (see
+    :meth:`_Repetition.ends_before`).
 
     Args:
         events: The events of the client, in chronological order.
@@ -149,14 +186,14 @@ def _group_by_search(events: Sequence[UbiEvent], log: ReplayLog) -> list[_Logged
     Returns:
         The searches, in chronological order.
     """
-    events_of: dict[tuple[str, str], list[list[UbiEvent]]] = {}
+    repetitions_of: dict[tuple[str, str], list[_Repetition]] = {}
     for event in events:
-        repetitions = events_of.setdefault((event.query_id, event.text if not event.query_id else ""), [])
-        if not repetitions or (not event.query_id and _starts_new_search(repetitions[-1], event)):
-            repetitions.append([])
-        repetitions[-1].append(event)
+        repetitions = repetitions_of.setdefault((event.query_id, event.text if not event.query_id else ""), [])
+        if not repetitions or (not event.query_id and repetitions[-1].ends_before(event)):
+            repetitions.append(_Repetition())
+        repetitions[-1].add(event)
     searches = []
-    grouped = [(id, search_events) for (id, _), repetitions in events_of.items() for search_events in repetitions]
+    grouped = [(id, repetition.events) for (id, _), repetitions in repetitions_of.items() for repetition in repetitions]
     for id, search_events in grouped:
         if id in log.queries:
             text = log.queries[id].text
@@ -164,24 +201,6 @@ def _group_by_search(events: Sequence[UbiEvent], log: ReplayLog) -> list[_Logged
             text = next((event.text for event in search_events if event.text), "")
         searches.append(_LoggedSearch(at=min(event.at for event in search_events), text=text, events=search_events))
     return sorted(searches, key=lambda search: search.at)
-
-
-def _starts_new_search(earlier: Sequence[UbiEvent], event: UbiEvent) -> bool:
-    """Return whether an event without a query id belongs to a repetition of a search.
-
-    A search is repeated if there are no events for half an hour, or if a document is shown again after the client acted
-    on a hit, for example clicked it.
-
-    Args:
-        earlier: The events of the search so far, in chronological order. There is at least one.
-        event: The next event of the client with the same query text.
-    """
-    if event.at - earlier[-1].at > _PAUSE:
-        return True
-    if event.action != IMPRESSION:
-        return False
-    shown = {previous.object for previous in earlier if previous.action == IMPRESSION}
-    return event.object in shown and any(previous.action != IMPRESSION for previous in earlier)
 
 
 def _clicked_documents(search: _LoggedSearch, log: ReplayLog, skipped: SkippedClicks) -> dict[str, int | None]:
