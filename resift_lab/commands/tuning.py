@@ -188,8 +188,8 @@ def _quality_by_judged_queries(folder: Path, model: Model, start: Tuning) -> tup
         start: The present constants, which determine the weight of the vectors.
 
     Returns:
-        A function that takes constants and returns a value for each query or conversation, and a description of these
-        values.
+        A function that takes constants and returns a value for each query or conversation, or NaN if no unjudged
+        relevant document remains; and a description of these values.
     """
     from resift_lab.evaluation.data import read_collection, read_conversations
     from resift_lab.evaluation.feedback.bench import FeedbackBench
