@@ -118,7 +118,7 @@ class IndexInfo:
     field_types: tuple[FieldTypes, ...] = ()
     bags: str | None = None
     text_sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    nested_fields: tuple[str, ...] = ()
+    nested_fields: tuple[NestedField, ...] = ()
 
     def query_fields(self, text: str) -> tuple[str, ...]:
         """Return the fields in which a text query searches.
@@ -373,18 +373,21 @@ def _all_fields(infos: Sequence[IndexInfo]) -> tuple[str, ...]:
     """Return the text fields of all indices, without duplicates."""
     fields: dict[str, str] = {}
     for name in (name for info in infos for name in info.fields):
-        # If only some indices map a field as nested, query it as a plain field.
-        fields[name] = name if isinstance(fields.get(name, name), NestedField) else str(name)
+        # If the indices do not all map a field inside nested objects of the same path, query it as a plain field.
+        has_same_path = getattr(fields.get(name, name), "path", None) == getattr(name, "path", None)
+        fields[name] = name if has_same_path else str(name)
     return tuple(fields.values())
 
 
-def _common_nested_fields(infos: Sequence[IndexInfo]) -> tuple[str, ...]:
-    """Return the text fields that are inside nested objects in all indices.
+def _common_nested_fields(infos: Sequence[IndexInfo]) -> tuple[NestedField, ...]:
+    """Return the text fields that are inside nested objects of the same path in all indices.
 
     OpenSearch refuses a ``nested`` query if the path is an object of another type in one of the searched indices.
     """
     first, *rest = infos or [IndexInfo("", (), None, None, None)]
-    return tuple(name for name in first.nested_fields if all(name in info.nested_fields for info in rest))
+    # Two field names are equal even if their paths differ.
+    paths = [{name: name.path for name in info.nested_fields} for info in rest]
+    return tuple(name for name in first.nested_fields if all(each.get(name) == name.path for each in paths))
 
 
 def _all_text_sources(mappings: Sequence[Mapping[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:

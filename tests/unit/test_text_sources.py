@@ -9,6 +9,7 @@ import pytest
 from resift.contracts.documents import IndexInfo
 from resift.field_names import is_about_person
 from resift.plugin.opensearch.mappings import text_sources
+from resift.query.dsl import NestedField
 from resift.sessions.documents import join_texts, readable_text, source_texts
 
 TEXT, KEYWORD = {"type": "text"}, {"type": "keyword"}
@@ -196,3 +197,15 @@ def test_these_fields_are_about_persons(name: str) -> None:
 )
 def test_these_fields_are_not_about_persons(name: str) -> None:
     assert not is_about_person(name)
+
+
+def test_nested_fields_of_several_indices_have_the_same_path() -> None:
+    outer, inner = NestedField("a.b.text", "a"), NestedField("a.b.text", "a.b")
+    title = NestedField("a.title", "a")
+    infos = [
+        IndexInfo(f"i{n}", (), None, None, None, nested_fields=(field, title)) for n, field in enumerate([outer, inner])
+    ]
+    combined = IndexInfo.combine("i*", infos)
+    assert [(str(field), field.path) for field in combined.nested_fields] == [("a.title", "a")]
+    own = [IndexInfo(f"i{n}", (field, title), "m", "m", 2) for n, field in enumerate([outer, inner])]
+    assert [getattr(field, "path", None) for field in IndexInfo.combine("i*", own).fields] == [None, "a"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -654,45 +654,44 @@ def _info_from_mapping(index: str, mappings: dict[str, Any]) -> IndexInfo:
     meta = mappings.get("_meta", {})
     info = IndexInfo.from_meta(index, meta.get("resift") or {})
     sources = {} if info.fields else text_sources(mappings)
+    nested = _nested_fields(mappings)
+    source_names = dict.fromkeys(name for names in sources.values() for name in names)
     return replace(
-        _with_nested_fields(info, mappings),
-        other_models=tuple(_with_nested_fields(other, mappings) for other in info.other_models),
+        _with_nested_fields(info, nested),
+        other_models=tuple(_with_nested_fields(other, nested) for other in info.other_models),
         vector_fields=dict(vector_fields(mappings)),
         tuning=Tuning.from_json(meta.get(TUNING_KEY)),
         field_types=(field_types(mappings),),
         text_sources=sources,
-        nested_fields=_nested_fields(mappings, [name for names in sources.values() for name in names]),
+        nested_fields=tuple(nested[name] for name in source_names if name in nested),
     )
 
 
-def _with_nested_fields(info: IndexInfo, mappings: dict[str, Any]) -> IndexInfo:
+def _with_nested_fields(info: IndexInfo, nested: Mapping[str, NestedField]) -> IndexInfo:
     """Mark the text fields that are inside nested objects, because they need ``nested`` queries.
 
     Args:
         info: The description of the index.
-        mappings: The mapping of the index.
+        nested: The fields of the index that are inside nested objects, by name.
 
     Returns:
         A copy of the description in which these fields are NestedField objects.
     """
-    nested = {str(name): name for name in _nested_fields(mappings, info.fields)}
     return replace(info, fields=tuple(nested.get(name, name) for name in info.fields))
 
 
-def _nested_fields(mappings: dict[str, Any], names: Sequence[str]) -> tuple[NestedField, ...]:
-    """Return those of some text fields that are inside nested objects.
+def _nested_fields(mappings: dict[str, Any]) -> dict[str, NestedField]:
+    """Return the fields of a mapping that are inside nested objects, by name.
 
     Args:
         mappings: The mapping of the index.
-        names: The names of the fields.
     """
     # A ``semantic`` field is searched by a model, and not for words.
-    paths = {
-        name: path
+    return {
+        name: NestedField(name, path)
         for name, field, path in mapped_fields(mappings)
         if path is not None and field.get("type") != "semantic"
     }
-    return tuple(NestedField(name, paths[name]) for name in dict.fromkeys(names) if name in paths)
 
 
 def _bucket_value(bucket: dict[str, Any]) -> Any:
