@@ -18,6 +18,7 @@ from resift.vectors.similarity import unit_rows
 
 _MAX_TITLE = 80  # characters
 _READ_CHARACTERS = 5000  # characters of a text that are read
+_MAX_TEXT = 20_000  # characters of a hit in which expansion words are looked up, as many as sessions learn from
 _WORDS = 5  # number of words in each list of an explanation
 _CANDIDATES = 20  # number of words of a document from which these are chosen
 
@@ -263,7 +264,8 @@ def explain_moves_by_words(
 
     This is the relevant document with which the hit shares the most expansion words. Each word counts by its weight,
     and each document by the weight of its judgement. A judged document is explained by its own judgement only, also if
-    it is irrelevant and moved down. There is no explanation for other hits that moved down: other hits gained more.
+    it is irrelevant and moved down. Unjudged hits that moved down get no explanation, because they only fell behind
+    hits that gained score.
 
     Args:
         feedback: The part of the feedback that applies to the search, from :meth:`Feedback.scoped_to_query`.
@@ -282,7 +284,7 @@ def explain_moves_by_words(
     query_words = bag_of_words(query)
     reasons: list[dict[str, Any] | None] = []
     for (text, own_position), places in zip(hits, moved, strict=True):
-        text_words = bag_of_words(text)
+        text_words = bag_of_words(text[:_MAX_TEXT])
         words = [word for word in weights if word in text_words]
         candidates = [*rows.values()] if own_position is None else [rows[own_position]] if own_position in rows else []
         shared = {row: [word for word in words if word in bags[row]] for row in candidates}

@@ -119,8 +119,8 @@ class Knowledge:
         judged_elsewhere: The documents in ``judged`` that were judged for other queries of the session.
         unaffected: The documents in ``judged_elsewhere``, whose rank the session must not change. The values are the
             similarities to the query vector before the session moved it. Empty if no feedback applies to this query.
-        judged_hits: The documents in ``judged``, with the names of their indices in hits. If a document was judged
-            under a name of several indices, it occurs once for each of them.
+        judged_hits: The positions in ``documents`` of the documents in ``judged``, by the index and the id that their
+            hits have. If a document was judged under a name of several indices, it has a key for each of them.
         has_several_indices: Whether several indices are searched. Then the same id can occur in each of them.
         feedback: The part of the session's feedback that concerns this query. None if no feedback does.
         documents: All judged documents of the session.
@@ -143,7 +143,7 @@ class Knowledge:
     judged: Sequence[DocumentKey] = ()
     judged_elsewhere: Collection[DocumentKey] = ()
     unaffected: Mapping[DocumentKey, float] = field(default_factory=dict)
-    judged_hits: Collection[DocumentKey] = ()
+    judged_hits: Mapping[DocumentKey, int] = field(default_factory=dict)
     has_several_indices: bool = False
     feedback: Feedback | None = None
     documents: Sequence[JudgedDocument] = ()

@@ -195,7 +195,7 @@ def _are_demoted(rewritten: Rewritten, hits: Sequence[dict[str, Any]]) -> NDArra
     Returns:
         Boolean array of shape (n_hits,).
     """
-    judged = rewritten.knowledge.judged_hits if rewritten.options.judged == "demote" else ()
+    judged = rewritten.knowledge.judged_hits if rewritten.options.judged == "demote" else {}
     return np.array([hit_key(hit) in judged for hit in hits], bool)
 
 
@@ -272,13 +272,20 @@ def _similarities_to_query(model: Model, rewritten: Rewritten, vectors: Sequence
     return model.score(knowledge.vector, np.stack(vectors), knowledge.mask)
 
 
-def add_reasons(
-    engine: Engine, parsed: ParsedSearch, rewritten: Rewritten, result: SearchResult, start: int, earlier_hits: Hits
+def add_reasons(  # noqa: PLR0913 - two rankings, and how they were made
+    engine: Engine,
+    parsed: ParsedSearch,
+    rewritten: Rewritten,
+    result: SearchResult,
+    start: int,
+    earlier_hits: Hits,
+    is_reordered: bool = False,
 ) -> None:
     """Add to each hit the relevance judgement that changed its rank, as ``resift.because``.
 
     The value is None if no judgement changed the rank of the hit. Judged documents are compared with the hits by their
-    vectors, or by the expansion words in their texts if the search compares no vectors.
+    vectors, or by the expansion words in their texts if the search compares no vectors. There are no reasons from words
+    if the hits were reordered by their texts, because the ranks then changed for this reason, too.
 
     Args:
         engine: The search engine, from which the texts of the hits are read if they do not contain them.
@@ -288,6 +295,7 @@ def add_reasons(
             have the key ``resift``.
         start: The number of hits before the page.
         earlier_hits: The top hits of the same search without a session, for comparison.
+        is_reordered: Whether the hits were reordered by their texts (see :func:`reranked_page`).
     """
     hits = result.hits
     for hit in hits:
@@ -298,6 +306,8 @@ def add_reasons(
         return
     gained_ranks = _gained_ranks(hits, start, earlier_hits)
     if moved_field is None and knowledge.vector is None and not parsed.query.root.ranks_by_meaning:
+        if is_reordered:
+            return
         texts = _hit_texts(engine, parsed, hits)
         judged_hits = list(zip(texts, _judged_positions(rewritten, hits), strict=True))
         reasons = explain_moves_by_words(
@@ -339,10 +349,7 @@ def _judged_positions(rewritten: Rewritten, hits: Hits) -> list[int | None]:
         rewritten: The rewritten search, which contains the judged documents.
         hits: The hits.
     """
-    knowledge = rewritten.knowledge
-    # A document can be judged under the name of an alias, which its hit does not have.
-    positions = {document.judgement.document: position for position, document in enumerate(knowledge.documents)}
-    return [positions.get(hit["_id"]) if hit_key(hit) in knowledge.judged_hits else None for hit in hits]
+    return [rewritten.knowledge.judged_hits.get(hit_key(hit)) for hit in hits]
 
 
 def add_cards(hits: Hits, card_fields: CardFields, fields: Sequence[str]) -> None:

@@ -513,20 +513,21 @@ class SearchService:
         Raises:
             EngineUnavailable: If the engine cannot be reached.
         """
-        unchanged = restore_body(body)
         try:
             info = self.info(index, headers)
         except (IndexNotFound, IndexNotServed) as error:
             log.info("Not rewritten: %s", error.message)
             outcome = Outcome.INDEX_UNAVAILABLE
-            return RewrittenBody(unchanged, outcome, outcome.english.format(index))
+            return RewrittenBody(restore_body(body), outcome, outcome.english.format(index))
         except EngineUnavailable:
             raise
         except ResiftError as error:
             log.info("Not rewritten: %s", error.message)
-            return RewrittenBody(unchanged, Outcome.FAILED, Outcome.FAILED.english.format(error.message))
+            return RewrittenBody(restore_body(body), Outcome.FAILED, Outcome.FAILED.english.format(error.message))
+        unchanged = body
         try:
             query = parse(body)
+            unchanged = query.body
             check_limits("body", query.body, self.config.max_text)
             options = read_options(query)
             options = structs.replace(options, scroll=options.scroll or is_scroll)
@@ -699,7 +700,8 @@ class SearchService:
             result = reranked_page(self.engine, reranking, parsed, rewritten, result)
         if may_reorder_hits and compares:
             try:
-                add_reasons(self.engine, parsed, rewritten, result, body["from"], before[0].hits)
+                is_reordered = reranking is not None
+                add_reasons(self.engine, parsed, rewritten, result, body["from"], before[0].hits, is_reordered)
             except Exception as error:  # without reasons, the ranking is still correct
                 log.exception("The reasons of the hits are left out")
                 note = f"the reasons of the hits are left out: {type(error).__name__}"

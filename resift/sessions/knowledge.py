@@ -40,7 +40,7 @@ from resift.sessions.clicks import Clicks
 from resift.sessions.documents import Content, FieldLoader, join_texts, notes_on_unreadable_texts, read_documents
 from resift.sessions.loading import LoadingPool
 from resift.sessions.samples import BackgroundSampler, WordSelector
-from resift.sessions.sessions import MAX_QUERY, Sessions, effective_judgements
+from resift.sessions.sessions import MAX_QUERY, STRENGTH, Sessions, effective_judgements
 from resift.vectors.similarity import SIMILARITIES
 
 log = logging.getLogger(__name__)
@@ -150,7 +150,8 @@ def collect_knowledge(
     vector = query.vector if feedback is None else feedback.transform_query(query.vector)
     if len(info.indices) == 1:
         # An alias and its index can name the same document. Then the latest judgement counts.
-        searched = list({document.judgement.document: document for document in searched}.values())
+        latest = {document.judgement.document: document for document in sorted(searched, key=_precedence)}
+        searched = [document for document in searched if latest[document.judgement.document] is document]
     # A session stores only the first MAX_QUERY characters of a query.
     text = query.text[:MAX_QUERY]
     elsewhere = [document for document in searched if not is_same_query(document.judgement.query, text)]
@@ -169,6 +170,15 @@ def collect_knowledge(
         documents=documents,
         field_types=info.field_types,
     )
+
+
+def _precedence(document: JudgedDocument) -> tuple[int, int, float]:
+    """Return a sort key for judgements of the same document. The judgement with the largest key counts.
+
+    A mark counts more than a click, and a click more than a skipped hit. Otherwise the latest judgement counts.
+    """
+    judgement = document.judgement
+    return STRENGTH[judgement.source], judgement.step, judgement.at
 
 
 def _original_similarities(judged_elsewhere: Sequence[JudgedDocument], query: EncodedQuery) -> dict[DocumentKey, float]:
@@ -324,10 +334,14 @@ class KnowledgeLoader:
             for index in {document.judgement.index for document in documents}
         }
         searched = [document for document in documents if names[document.judgement.index]]
-        judged = [document.judgement for document in searched]
+        positions = [(document, position) for position, document in enumerate(documents)]
         knowledge = replace(
             collect_knowledge(info, query, feedback, documents, searched),
-            judged_hits={(name, judgement.document) for judgement in judged for name in names[judgement.index]},
+            judged_hits={
+                (name, document.judgement.document): position
+                for document, position in sorted(positions, key=lambda pair: _precedence(pair[0]))
+                for name in names[document.judgement.index]
+            },
             expansion_words=self.word_selector.select(feedback, info, headers, needs.text_fields),
         )
         if feedback is None:

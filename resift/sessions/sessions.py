@@ -52,7 +52,7 @@ _Whole = Annotated[int, Meta(ge=0, lt=2**53)]
 _Grade = Annotated[float, Meta(ge=-1, le=1)]
 _IndexName = Annotated[str, Meta(min_length=1, max_length=MAX_INDEX)]
 # A weaker judgement does not replace a stronger one.
-_STRENGTH = {"skip": 0, "click": 1, "mark": 2, "model": 2}
+STRENGTH = {"skip": 0, "click": 1, "mark": 2, "model": 2}
 
 
 class SessionCaller:
@@ -155,7 +155,7 @@ def effective_judgements(judgements: Sequence[Judgement]) -> list[Judgement]:
     for judgement in judgements:
         key = judgement.key
         earlier = latest.get(key)
-        if earlier is None or not earlier.grade or _STRENGTH[judgement.source] >= _STRENGTH[earlier.source]:
+        if earlier is None or not earlier.grade or STRENGTH[judgement.source] >= STRENGTH[earlier.source]:
             latest[key] = judgement
     return [judgement for judgement in latest.values() if judgement.grade]
 

@@ -128,3 +128,36 @@ def test_a_reranker_leaves_only_the_judged_one_of_two_documents_with_the_same_id
     body = {"index": pattern, "query": query, "session": "anna", "judged": "demote", "method": "dynamax"}
     hits = [(hit["_index"], hit["_id"]) for hit in post(client, "/v1/search", **body)["hits"]["hits"]]
     assert (hits[0], hits[-1]) == ((pattern.replace("*", "a"), "1"), (shop, "1"))
+
+
+@pytest.fixture
+def plain_pattern(cluster: OpenSearchEngine) -> Iterator[str]:
+    """Return a pattern for two indices without vectors that contain documents with the same ids."""
+    prefix = f"resift-test-{uuid.uuid4().hex[:8]}"
+    client = cluster.client
+    texts = {
+        "a": {"1": "bush fire forest", "2": "fire forest", "3": "fire", "4": "fire rain rain", "5": "fire tree"},
+        "b": {"1": "fire army gun", "2": "fire gun", "3": "fire", "4": "fire river river", "5": "fire war"},
+    }
+    for name, documents in texts.items():
+        client.indices.create(index=f"{prefix}-{name}", body={"mappings": {"properties": {"text": {"type": "text"}}}})
+        for id, text in documents.items():
+            client.index(index=f"{prefix}-{name}", id=id, body={"text": text}, refresh=True)
+    yield f"{prefix}-*"
+    for name in texts:
+        client.indices.delete(index=f"{prefix}-{name}")
+
+
+def test_a_reason_names_the_judgement_of_the_hit_in_its_own_index(client: FlaskClient, plain_pattern: str) -> None:
+    first, second = (plain_pattern.replace("*", name) for name in "ab")
+    for index, kind in ((first, "relevant"), (second, "irrelevant")):
+        post(client, "/v1/feedback", index=index, session="anna", query="fire", **{kind: ["1"]})
+    search = {"index": plain_pattern, "query": {"match": {"text": "fire"}}, "session": "anna", "judged": "keep"}
+    hits = post(client, "/v1/search", **search, reasons=True)["hits"]["hits"]
+    reasons = {(hit["_index"], hit["_id"]): hit["resift"]["because"] for hit in hits}
+    for index, grade in ((first, 1), (second, -1)):
+        reason = reasons[index, "1"]
+        assert reason, reasons
+        assert (reason["index"], reason["document"], reason["grade"]) == (index, "1", grade)
+    reordered = post(client, "/v1/search", **search, reasons=True, method="dynamax")["hits"]["hits"]
+    assert [hit["resift"]["because"] for hit in reordered] == [None] * len(hits), "DynaMax moved these hits, too"

@@ -189,6 +189,10 @@ def test_without_vectors_common_expansion_words_explain_moves(model: Model) -> N
         "old smoke",
         None,
     ]
+    # only the beginning of a long text is read, from which a session would learn
+    long = [("rain " * 3990 + "forest", None), ("rain " * 4000 + "forest", None)]
+    beginning, end = explain_moves_by_words(feedback, judged, weights, long, [1, 1])
+    assert (beginning and beginning["words"], end) == (["forest"], None)
     first, *_ = reasons
     # the words of the query are not listed
     assert first == {
