@@ -41,7 +41,7 @@ from resift.rewriting.clauses import (
 )
 from resift.rewriting.knowledge import LEXICAL_WORD_WEIGHT, Knowledge
 from resift.rewriting.moving import MovedClause, move_clause, with_excluded_documents
-from resift.rewriting.obstacles import rescore_obstacle
+from resift.rewriting.obstacles import is_ranked_by_query, rescore_obstacle
 from resift.rewriting.options import Options
 from resift.rewriting.outcome import Note, Outcome, Rewritten, outcome_if_unchanged
 from resift.rewriting.words import addable_word_count, average_boosts, query_word_norm, word_clauses
@@ -73,7 +73,7 @@ def rewrite_in_place(query: Query, knowledge: Knowledge, options: Options) -> Re
     rewriter = _ClauseRewriter(query, knowledge, options)
     notes = rewriter.notes
     has_threshold = query.body.get("min_score") is not None
-    is_ranked = query.is_sorted_by_score(allow_further_criteria=True)
+    is_ranked = is_ranked_by_query(query)
     may_rank = is_ranked and not has_threshold
     if not rewriter.may_add_clauses:
         moved = rewriter.query_with_moved_vectors() if may_rank else query.root.raw
@@ -85,7 +85,7 @@ def rewrite_in_place(query: Query, knowledge: Knowledge, options: Options) -> Re
         changed = rewriter.rewritten_query()
     else:
         changed = query.root.raw
-        notes.append(Note(Outcome.THRESHOLD if is_ranked else Outcome.SORTED))
+        notes.append(Note(Outcome.THRESHOLD if is_ranked else _order_obstacle(query)))
     hidden = rewriter.judged if options.judged == "hide" else []
     demoted = rewriter.judged if options.judged == "demote" else []
     if demoted and not _can_demote(query, options):
@@ -121,6 +121,16 @@ def _changed_result(body: Body, knowledge: Knowledge, options: Options, notes: l
         notes=notes,
         in_place=True,
     )
+
+
+def _order_obstacle(query: Query) -> Outcome:
+    """Return the reason why the scores of the query do not decide the order of the hits.
+
+    Args:
+        query: The parsed search body of such a search.
+    """
+    is_sorted_by_score = query.is_sorted_by_score(allow_further_criteria=True)
+    return Outcome.SCORES_REPLACED if is_sorted_by_score else Outcome.SORTED
 
 
 def _can_demote(query: Query, options: Options) -> bool:

@@ -65,7 +65,7 @@ def rescore_obstacle(query: Query, is_scroll: bool) -> Outcome | None:
     """Return the reason why the hits of a search cannot be rescored, or None if they can.
 
     For example, OpenSearch does not rescore a search that is sorted by a field. A search whose scores come from
-    functions only is not rescored either, because they are an order of the client's own.
+    functions only is not rescored either, because the client chose this order.
 
     Args:
         query: The parsed search body.

@@ -559,6 +559,24 @@ def test_pages_and_groups_by_score_are_rewritten(body: dict[str, Any]) -> None:
     assert {name: result.body[name] for name in body} == body
 
 
+NEWEST = {"gauss": {"day": {"origin": "now", "scale": "7d"}}, "boost_mode": "replace"}
+
+
+@pytest.mark.parametrize("documents", [DOCUMENTS, DOCUMENTS[1:]], ids=["both", "irrelevant"])
+def test_an_order_by_functions_alone_stays(documents: list[JudgedDocument]) -> None:
+    knowledge = replace(SESSION, documents=documents, judged=tuple(document.judgement.key for document in documents))
+    query = {"function_score": {"query": KNN, **NEWEST}}
+    result = rewritten(query, knowledge)
+    assert (result.outcome, result.is_changed, result.body) == (Outcome.SCORES_REPLACED, False, {"query": query})
+    demoted = rewritten(query, knowledge, judged="demote")
+    assert (demoted.outcome, demoted.body) == (Outcome.IN_PART, {"query": query})
+    assert [note.outcome for note in demoted.notes] == [Outcome.SCORES_REPLACED, Outcome.NOT_DEMOTED]
+    hidden = rewritten(query, knowledge, judged="hide").body["query"]["bool"]
+    assert (hidden["must"], len(hidden["must_not"])) == ([query], 1)
+    by_date = rewritten(query, knowledge, {"sort": ["day"]})
+    assert by_date.outcome is Outcome.SORTED
+
+
 def test_highlights_use_the_original_query() -> None:
     query = {"hybrid": {"queries": [TEXT, KNN]}}
     assert rewritten(query, body={"highlight": {"fields": {"title": {}}}}).body["highlight"] == {
