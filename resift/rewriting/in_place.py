@@ -280,13 +280,15 @@ class _ClauseRewriter:
         such a score, and the document would become a hit. Inside a ``hybrid`` query, a text clause is therefore yielded
         only if each document that it matches has a score above 0. Otherwise, the clauses inside it are examined.
 
+        Nothing is yielded from a clause whose functions replace the scores of the words.
+
         Args:
             clause: The parsed clause.
             in_hybrid: Whether the clause is inside a ``hybrid`` query.
         """
-        if in_hybrid and clause.has_unknown:
+        if replaces_scores(clause) or (in_hybrid and clause.has_unknown):
             return
-        is_text = not clause.ranks_by_meaning and clause.searched_fields is not None and not replaces_scores(clause)
+        is_text = not clause.ranks_by_meaning and clause.searched_fields is not None
         if is_text and (not in_hybrid or always_scores(clause)):
             yield clause
         elif clause.kind not in JOINING_KINDS:
@@ -326,19 +328,22 @@ class _ClauseRewriter:
 
         Returns:
             A mapping from each clause to the changed clause, or to a note with the reason why the clause cannot be
-            changed.
+            changed. Clauses whose scores are replaced by functions are left out.
         """
         feedback = self._knowledge.feedback
         if feedback is None:
             return {}
         # Marks for other queries add only expansion words.
         is_moved = bool(feedback.for_query.evidence)
+        replaced = {
+            inner for clause in self._root.walk() if replaces_scores(clause) for inner in clause.semantic_clauses()
+        }
         return {
             clause: move_clause(clause, self._knowledge.own_fields, self._widens)
             if is_moved
             else MovedClause(clause.raw)
             for clause in self._root.semantic_clauses()
-            if clause.field is not None
+            if clause.field is not None and clause not in replaced
         }
 
     def rewritten_query(self) -> Body:
@@ -385,7 +390,8 @@ class _ClauseRewriter:
         """Rewrite a clause of the query, or the clauses inside a compound clause.
 
         Query vectors and query tokens are moved towards the relevant documents of the session. Text clauses get
-        expansion words (words learned from relevant documents).
+        expansion words (words learned from relevant documents). A clause whose functions replace all scores inside it
+        is not changed.
 
         Args:
             clause: The parsed clause.
@@ -397,6 +403,8 @@ class _ClauseRewriter:
         """
         if in_hybrid and clause.has_unknown:
             self.notes.append(Note(Outcome.UNKNOWN_CLAUSE))
+            return clause.raw
+        if replaces_scores(clause):
             return clause.raw
         if isinstance(clause, SemanticClause) and clause.field is not None:
             return self._rewrite_vector_clause(clause, in_hybrid)

@@ -577,6 +577,19 @@ def test_an_order_by_functions_alone_stays(documents: list[JudgedDocument]) -> N
     assert by_date.outcome is Outcome.SORTED
 
 
+@pytest.mark.parametrize("documents", [DOCUMENTS, DOCUMENTS[1:]], ids=["both", "irrelevant"])
+@pytest.mark.parametrize("inner", [TEXT, {"bool": {"must": [TEXT], "should": [KNN]}}], ids=["text", "vector"])
+def test_a_part_whose_scores_are_replaced_stays(inner: dict[str, Any], documents: list[JudgedDocument]) -> None:
+    knowledge = replace(SESSION, documents=documents, judged=tuple(document.judgement.key for document in documents))
+    replaced = {"function_score": {"query": inner, **NEWEST}}
+    first, second = queries_of(rewritten({"hybrid": {"queries": [replaced, KNN]}}, knowledge))
+    assert first["bool"]["must"] == [replaced]
+    assert second != KNN
+    clause = clause_of(rewritten({"bool": {"must": [replaced, KNN]}}, knowledge))
+    assert clause["bool"]["must"][0] == replaced
+    assert clause["bool"]["must"][1] != KNN
+
+
 def test_highlights_use_the_original_query() -> None:
     query = {"hybrid": {"queries": [TEXT, KNN]}}
     assert rewritten(query, body={"highlight": {"fields": {"title": {}}}}).body["highlight"] == {
