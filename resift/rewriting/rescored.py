@@ -140,6 +140,8 @@ class _TextSearchRewriter:
         may_widen = options.widen and has_words and not self._has_min_score and self.may_change_query
         self._text_query = query.text_query if may_widen else None
         self._plan_words(_expansion_word_fields(query, knowledge))
+        # OpenSearch demotes documents in a rescore stage.
+        self._can_demote = rescore_obstacle(query, options.scroll) is None
         self._plan_documents()
 
     def _plan_words(self, fields: Sequence[str]) -> None:
@@ -176,7 +178,8 @@ class _TextSearchRewriter:
         The choice depends on the option ``judged`` of the search:
 
         - ``hide``: All judged documents are excluded from the hits.
-        - ``demote``: All judged documents are ranked below the other hits of the rescore window.
+        - ``demote``: All judged documents are ranked below the other hits of the rescore window. If OpenSearch cannot
+          rescore the search, the scores of irrelevant documents are multiplied as for ``keep``.
         - ``keep``: Documents that were judged for other queries keep their rank. The scores of documents that are
           irrelevant for this query are multiplied by :meth:`Knowledge.score_factors`.
         """
@@ -187,10 +190,15 @@ class _TextSearchRewriter:
             self.notes.append(Note(Outcome.TOO_MANY_CLAUSES))
             hidden = ()
         self._hidden = self._document_clauses(hidden)
-        self._demoted = self._document_clauses(knowledge.judged if judged == "demote" else ())
+        demoted = knowledge.judged if judged == "demote" else ()
+        if demoted and not self._can_demote:
+            self.notes.append(Note(Outcome.NOT_DEMOTED))
+        self._demoted = self._document_clauses(demoted)
         # With vectors, the similarity moves skipped hits down.
         factors = knowledge.score_factors(only_rejected=knowledge.vector is not None)
-        self._score_factors = factor_clauses(factors if judged == "keep" else {}, knowledge.has_several_indices)
+        # If judged documents cannot be demoted, irrelevant documents must not rank higher than with "keep".
+        has_factors = judged == "keep" or (judged == "demote" and not self._can_demote)
+        self._score_factors = factor_clauses(factors if has_factors else {}, knowledge.has_several_indices)
         self._without_words = self._document_clauses([*self._unaffected, *factors])
 
     def _document_clauses(self, documents: Sequence[DocumentKey]) -> list[Body]:

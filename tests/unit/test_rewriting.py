@@ -420,6 +420,22 @@ def test_judged_documents_keep_their_positions_among_groups() -> None:
     assert hidden["must"] == rewritten(body, judged="demote").body["query"]["bool"]["must"] == [QUERY]
 
 
+@pytest.mark.parametrize(
+    ("more", "scroll"), [({"collapse": {"field": "n"}}, False), ({"search_after": [1.5]}, False), ({}, True)]
+)
+@pytest.mark.parametrize("vector", [None, VECTOR])
+def test_irrelevant_documents_that_cannot_be_demoted_sink_as_with_keep(
+    more: dict[str, Any], scroll: bool, vector: Any
+) -> None:
+    body, knowledge = {"query": QUERY, **more}, replace(knowledge_with(-1), vector=vector)
+    kept = rewritten(body, knowledge, scroll=scroll)
+    demoted = rewritten(body, knowledge, scroll=scroll, judged="demote")
+    assert "0.001" in json.dumps(kept.body)
+    assert demoted.body == kept.body
+    assert Outcome.NOT_DEMOTED in [note.outcome for note in demoted.notes]
+    assert Outcome.NOT_DEMOTED not in [note.outcome for note in kept.notes]
+
+
 @pytest.mark.parametrize("sort", [[], None, "_score", ["_score"], [{"_score": "desc"}], {"_score": {"order": "desc"}}])
 def test_hits_sorted_by_scores_are_rescored(sort: Any) -> None:
     assert rewritten({"query": QUERY, "sort": sort}).has_resift_scores
