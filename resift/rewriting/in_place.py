@@ -77,7 +77,7 @@ def rewrite_in_place(query: Query, knowledge: Knowledge, options: Options) -> Re
     may_rank = is_ranked and not has_threshold
     if not rewriter.may_add_clauses:
         moved = rewriter.query_with_moved_vectors() if may_rank else query.root.raw
-        notes[:] = [Note(Outcome.TOO_MANY_CLAUSES)]
+        notes.append(Note(Outcome.TOO_MANY_CLAUSES))
         if moved is query.root.raw:
             return _unchanged_result(query, knowledge, options, notes)
         return _changed_result({**query.body, "query": moved}, knowledge, options, notes)
@@ -366,7 +366,8 @@ class _ClauseRewriter:
 
         This is for queries with almost as many clauses as OpenSearch allows. Only ``knn`` and ``neural`` clauses that
         are the whole query, or one of the queries of ``hybrid``, are changed. Their ``_name`` marks the query as
-        rewritten, so clauses with a name of the user's own stay unchanged.
+        rewritten, so clauses with a name of the user's own stay unchanged. If a vector cannot be moved, the reason is
+        added to :attr:`notes`.
 
         Returns:
             The new query, or the original query if no clause was changed.
@@ -381,6 +382,8 @@ class _ClauseRewriter:
             clause: The clause. Clauses of other types, and clauses with a ``_name``, are returned unchanged.
         """
         moved = self._moves.get(clause)
+        if isinstance(moved, Note):
+            self.notes.append(moved)
         is_named = isinstance(clause, SemanticClause) and clause.options.get("_name") is not None
         if clause.kind not in VECTOR_KINDS or is_named or not isinstance(moved, MovedClause):
             return clause.raw

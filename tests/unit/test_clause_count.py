@@ -182,6 +182,20 @@ def with_own_vectors() -> Knowledge:
     return replace(SESSION, own_fields=own)
 
 
+def test_a_vector_that_cannot_be_moved_is_reported_beside_too_many_clauses() -> None:
+    knowledge = with_own_vectors()
+    for vector, field, outcome in (
+        ([0.6, 0.8, 0.1], "v", Outcome.OTHER_DIMENSION),
+        ([0.6, 0.8], "absent", Outcome.NOT_MOVED),
+    ):
+        near = {"knn": {field: {"vector": vector, "k": 5}}}
+        query = {"hybrid": {"queries": [{"bool": {"must": [TEXT], "should": terms(1020)}}, near]}}
+        result = rewritten(query, knowledge)
+        assert result.body == {"query": query}
+        assert [note.outcome for note in result.notes] == [outcome, Outcome.TOO_MANY_CLAUSES]
+        assert repr(field) in result.reason
+
+
 def test_the_vector_of_a_query_of_too_many_clauses_is_moved() -> None:
     knowledge, knn = with_own_vectors(), {"vector": [0.6, 0.8], "k": 5, "filter": {"term": {"title": "a"}}}
     query = long_hybrid(knn)
