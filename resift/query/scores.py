@@ -57,7 +57,7 @@ def always_scores(clause: Clause) -> bool:
     return clause.kind is not None if check is None else check(clause)
 
 
-def text_score_factor(clause: Clause) -> float:
+def text_score_factor(clause: Clause, with_field_boosts: bool = False) -> float:
     """Return the constant factor by which a query multiplies the scores of its text clauses.
 
     The factor of a text clause is the product of the boosts of the clause and of all clauses around it, and of the
@@ -72,6 +72,8 @@ def text_score_factor(clause: Clause) -> float:
 
     Args:
         clause: The parsed query, or a clause inside it.
+        with_field_boosts: Whether the mean boost of the fields of a text clause is part of its factor. This is for
+            expansion words that are searched in other fields than the text.
 
     Returns:
         The factor. It is 1 if there are no text clauses with a factor above 0.
@@ -81,27 +83,31 @@ def text_score_factor(clause: Clause) -> float:
     >>> text_score_factor(parse_clause({"function_score": {"query": text, "weight": 10, "boost": 3}}))
     60.0
     """
-    common, relative = _text_factors(clause)
+    common, relative = _text_factors(clause, with_field_boosts)
     return common * min(relative, key=lambda factor: abs(math.log(factor))) if relative else 1.0
 
 
-def _text_factors(clause: Clause) -> tuple[float, list[float]]:
+def _text_factors(clause: Clause, with_field_boosts: bool) -> tuple[float, list[float]]:
     """Return the constant factors of the text clauses inside a clause.
 
     Args:
         clause: The parsed query, or a clause inside it.
+        with_field_boosts: Whether the mean boost of the fields of a text clause is part of its factor.
 
     Returns:
         The common factor of all text clauses, and for each text clause its own factor relative to the common factor.
         Text clauses with the factor 0 are left out.
     """
     own = _own_factor(clause)
+    if with_field_boosts and isinstance(clause, TextClause):
+        own *= _mean_field_boost(clause)
     if not own > 0:
         return 1.0, []
     if isinstance(clause, TextClause):
         return own, [1.0]
     parts = (part for _, parts in clause.scoring_parts() for part in parts if part.searched_fields is not None)
-    inner = [(common, relative) for common, relative in map(_text_factors, parts) if relative]
+    factors = (_text_factors(part, with_field_boosts) for part in parts)
+    inner = [(common, relative) for common, relative in factors if relative]
     if len(inner) == 1:
         ((common, relative),) = inner
         return own * common, relative
@@ -114,6 +120,18 @@ def _own_factor(clause: Clause) -> float:
     if isinstance(clause, TextClause) and clause.kind not in MULTI_FIELD_TEXT_KINDS:
         return 1.0  # The boost of a single-field clause counts as the boost of its field.
     return boost_of(clause.settings) * (_constant_weight(clause) if clause.kind == "function_score" else 1.0)
+
+
+def _mean_field_boost(clause: TextClause) -> float:
+    """Return the mean boost of the fields that a text clause searches, without fields with the boost 0."""
+    fields = clause.searched_fields
+    if not fields:
+        return 1.0
+    boosts = [
+        boost_of({"boost": boost}) if caret else 1.0 for _, caret, boost in (name.partition("^") for name in fields)
+    ]
+    counted = [boost for boost in boosts if boost > 0]
+    return sum(counted) / len(counted) if counted else 0.0
 
 
 def _constant_weight(clause: Clause) -> float:

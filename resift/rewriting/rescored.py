@@ -121,7 +121,9 @@ class _TextSearchRewriter:
 
     def __init__(self, query: Query, knowledge: Knowledge, options: Options) -> None:
         self._body, self._raw = query.body, query.root.raw
-        self._text_factor = text_score_factor(query.root)
+        # With vectors, expansion words are searched in all text fields, without the boosts of the query's fields.
+        searches_all_fields = knowledge.vector is not None and bool(knowledge.fields)
+        self._text_factor = text_score_factor(query.root, with_field_boosts=searches_all_fields)
         self._highlighted = _highlighted_query(query.root, knowledge.field_types)
         self._knowledge, self._options = knowledge, options
         self._query_vector = (

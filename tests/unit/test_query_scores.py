@@ -106,6 +106,20 @@ def test_constant_factors_of_text_scores(clause: dict[str, Any], factor: float) 
     assert text_score_factor(parse_clause(clause)) == pytest.approx(factor)
 
 
+@pytest.mark.parametrize(
+    ("clause", "factor"),
+    [
+        ({"match": {"title": {"query": "fire", "boost": 5}}}, 5),
+        ({"multi_match": {"query": "fire", "fields": ["title^3", "text", "tag^0"], "boost": 5}}, 10),
+        ({"multi_match": {"query": "fire", "fields": ["title^0"]}}, 1),
+        ({"query_string": {"query": "fire", "boost": 5}}, 5),
+        ({"bool": {"should": [TEXT, {"match_phrase": {"title": {"query": "fire", "boost": 5}}}], "boost": 2}}, 2),
+    ],
+)
+def test_boosts_of_fields_can_be_part_of_the_factor(clause: dict[str, Any], factor: float) -> None:
+    assert text_score_factor(parse_clause(clause), with_field_boosts=True) == pytest.approx(factor)
+
+
 @pytest.mark.parametrize("fields", [["title"], ["title", "text"]])
 def test_the_small_boost_of_function_words_does_not_scale_a_query(fields: list[str]) -> None:
     question = question_clause("what is a bush fire", fields)

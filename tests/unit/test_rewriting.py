@@ -194,6 +194,25 @@ def test_expansion_words_have_the_constant_factors_of_the_text(
     assert added == pytest.approx([boost * factor for boost in expected], rel=1e-3)
 
 
+@pytest.mark.parametrize("more", [{}, {"collapse": {"field": "n"}}])
+def test_with_vectors_all_boosts_of_a_text_scale_the_expansion_words(more: dict[str, Any]) -> None:
+    knowledge = replace(SESSION, mask=None, unaffected={})
+
+    def first_word_boost(query: dict[str, Any]) -> float:
+        clauses = added_word_clauses(rewritten({"query": query, **more}, knowledge).body)
+        (boost,) = (clause["boost"] for clause in clauses if clause["query"] == "word1")
+        return float(boost)
+
+    text = {"query": "bush fire"}
+    for query in (
+        {"match": {"text": {**text, "boost": 5}}},
+        {"multi_match": {**text, "fields": ["text"], "boost": 5}},
+        {"multi_match": {**text, "fields": ["text^5"]}},
+        {"bool": {"must": [QUERY], "boost": 5}},
+    ):
+        assert first_word_boost(query) == pytest.approx(5 * first_word_boost(QUERY), rel=1e-3)
+
+
 @pytest.mark.parametrize("vector", [None, VECTOR])
 @pytest.mark.parametrize("more", [{}, {"collapse": {"field": "n"}}])
 def test_an_order_by_functions_alone_stays(vector: Any, more: dict[str, Any]) -> None:
