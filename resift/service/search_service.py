@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -153,12 +153,19 @@ class SearchService:
         self._needs: TtlCache[RequiredData] = TtlCache(_CACHED_INFOS, _FIELD_SECONDS)
 
     def close(self) -> None:
-        """Close the connections to the engine, the stores and the log of UBI. The service cannot be used afterwards."""
-        if self.interleaved is not None:
-            self.interleaved.close()
-        self.reviews.close()
-        self.sessions.store.close()
-        self.engine.close()
+        """Close the connections to the engine, the stores and the log of UBI. The service cannot be used afterwards.
+
+        The background threads that use these connections are stopped first. If closing a connection fails, the other
+        connections are closed nevertheless, and the error is raised.
+        """
+        with ExitStack() as resources:  # closes its resources in reverse order
+            resources.callback(self.engine.close)
+            resources.callback(self.sessions.store.close)
+            resources.callback(self.reviews.close)
+            if self.interleaved is not None:
+                resources.callback(self.interleaved.close)
+            resources.callback(self.words.close)
+            resources.callback(self.loader.stop)
 
     def info(self, index: str, headers: Headers = None) -> IndexInfo:
         """Return the names, fields and settings of an index. They are cached for five seconds.

@@ -65,6 +65,8 @@ _MAX_CORRECTED_WORDS = 16
 """Queries with more words to check are not corrected."""
 _MAX_COMPLETIONS = 4
 """Completed words, and completed titles, per request."""
+_CLOSE_SECONDS = 2.0
+"""Maximum seconds that :meth:`SampledWords.close` waits for the engine."""
 
 
 class IndexWords(NamedTuple):
@@ -90,8 +92,8 @@ class SampledWords:
     The sample is used for all callers with the same headers, and is read again after ten minutes. Until the first
     sample is read, there are no suggestions. Searches only wait for it if ``wait_seconds`` is set.
 
-    At most 16 samples are read in ten minutes, so that many indices or callers do not keep the engine busy. Further
-    callers get no suggestions until then.
+    At most 16 samples are read in ten minutes, so that many indices or callers do not keep the engine busy. Indices
+    without a sample get no suggestions until the ten minutes are over.
 
     If the engine cannot read a new sample, the next attempt is made after ten seconds. The previous sample is used
     until then, for at most an hour. It is dropped if the engine refuses the request, for example because the caller
@@ -118,6 +120,17 @@ class SampledWords:
         self._sampling = threading.Lock()
         self._sampled_at: deque[float] = deque(maxlen=_CACHE_SIZE)  # the times of the latest samples
         self._packaged: WordVectors | None = None
+        self._is_closed = False
+
+    def close(self, seconds: float = _CLOSE_SECONDS) -> None:
+        """Read no more samples, and wait for a sample that is being read.
+
+        Args:
+            seconds: The maximum time to wait, in seconds.
+        """
+        if not self._is_closed:
+            # The lock is never released, so that no further thread is started.
+            self._is_closed = self._sampling.acquire(timeout=seconds)
 
     def get(self, info: IndexInfo, headers: Headers = None) -> IndexWords | None:
         """Return the words in a sample of an index's documents, or None if no documents have been sampled yet.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future, wait
 from contextvars import copy_context
@@ -14,10 +15,12 @@ from resift.errors import ResiftError
 log = logging.getLogger(__name__)
 THREADS = 2
 MAX_AWAITED = 2 * THREADS
-"""If more calls than this are pending, a caller does not wait. Otherwise, waiting callers could occupy all threads that
-answer searches."""
+"""Maximum number of pending calls at which a caller still waits. Without this limit, waiting callers could occupy all
+threads that answer searches."""
 _MAX_WAITING = 64
 """Maximum number of pending calls. Further sessions are loaded when they are searched again."""
+_STOP_SECONDS = 2.0
+"""Maximum seconds that :meth:`LoadingPool.stop` waits for running calls, which may wait for the engine."""
 
 
 class LoadingPool:
@@ -31,7 +34,8 @@ class LoadingPool:
     """
 
     def __init__(self) -> None:
-        self._queue: SimpleQueue[Callable[[], object]] = SimpleQueue()
+        self._queue: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
         self._is_running = False
         self._pending: dict[Hashable, Future[None]] = {}
         self._lock = threading.Lock()
@@ -44,16 +48,34 @@ class LoadingPool:
         self._is_running = True
         for _ in range(THREADS):
             # Daemon threads, so that a process that stops does not wait for the work.
-            threading.Thread(target=self._run_queued_calls, name="loader", daemon=True).start()
+            thread = threading.Thread(target=self._run_queued_calls, name="loader", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def stop(self, seconds: float = _STOP_SECONDS) -> None:
+        """Stop the threads of the pool. Calls that have not been started are dropped.
+
+        Call this before the connections that the calls use are closed.
+
+        Args:
+            seconds: The maximum time to wait for running calls, in seconds. Calls that take longer are left running.
+        """
+        with self._lock:
+            self._is_running = False
+            for _ in self._threads:
+                self._queue.put(None)
+        end = time.monotonic() + seconds
+        while self._threads:
+            self._threads.pop().join(max(0.0, end - time.monotonic()))
 
     def _run_queued_calls(self) -> None:
-        """Run the queued calls one after the other. This is the endless loop of each thread."""
-        while True:
-            self._queue.get()()
+        """Run the queued calls one after the other, until :meth:`stop` is called. This is the loop of each thread."""
+        while (call := self._queue.get()) is not None:
+            call()
 
     @property
     def is_running(self) -> bool:
-        """Whether :meth:`start` has been called."""
+        """Whether :meth:`start` has been called, and :meth:`stop` has not."""
         return self._is_running
 
     def submit(self, key: Hashable, work: Callable[[], object]) -> Future[None] | None:
@@ -65,8 +87,8 @@ class LoadingPool:
             work: The function. Its result is ignored.
 
         Returns:
-            The new call, or the pending call with an equal key. None if the pool has not been started, or if too many
-            calls are pending.
+            The new call, or the pending call with an equal key. None if the pool is not running, or if too many calls
+            are pending.
         """
         with self._lock:
             pending = self._pending.get(key)
@@ -76,7 +98,7 @@ class LoadingPool:
                 return None
             future = self._pending[key] = Future()
             context = copy_context()
-        self._queue.put(lambda: context.run(self._run, key, work, future))
+            self._queue.put(lambda: context.run(self._run, key, work, future))
         return future
 
     def run_and_wait(self, key: Hashable, work: Callable[[], object], seconds: float) -> bool:
@@ -102,7 +124,7 @@ class LoadingPool:
         # Not ``future.result(seconds)``, whose TimeoutError cannot be told from one that the function raised. On Python
         # 3.10, that TimeoutError is not the built-in exception either.
         finished, _ = wait([future], seconds)
-        if not finished:
+        if not finished or future.cancelled():
             return False
         future.result()
         return True
@@ -110,12 +132,20 @@ class LoadingPool:
     def _run(self, key: Hashable, work: Callable[[], object], future: Future[None]) -> None:
         """Call a function in a thread of the pool, and report its end or its error to the waiting callers.
 
+        If the pool has been stopped, the function is not called.
+
         Args:
             key: The key of the call, which is then no longer pending.
             work: The function to call.
             future: The object on which the callers wait.
         """
         failure: Exception | None = None
+        if not self._is_running:
+            with self._lock:
+                del self._pending[key]
+            future.cancel()
+            future.set_running_or_notify_cancel()  # only this method wakes the callers that wait
+            return
         try:
             work()
         except Exception as error:

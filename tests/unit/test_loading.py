@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import wait
+from functools import partial
 
 import pytest
 
 from resift.errors import EngineUnavailable
-from resift.sessions.loading import MAX_AWAITED, LoadingPool
+from resift.sessions.loading import MAX_AWAITED, THREADS, LoadingPool
 
 
 def started_loader() -> LoadingPool:
@@ -103,3 +105,65 @@ def test_too_much_work_is_dropped() -> None:
     assert pending[0] is not None
     assert pending[-1] is None
     release.set()
+
+
+def test_stopping_waits_for_running_calls_and_drops_the_others() -> None:
+    loader, started, release = LoadingPool(), threading.Semaphore(0), threading.Event()
+    loader.start()
+    ended: list[int] = []
+
+    def work(number: int) -> None:
+        started.release()
+        release.wait(60)
+        ended.append(number)
+
+    running = [loader.submit(number, partial(work, number)) for number in range(THREADS)]
+    for _ in range(THREADS):
+        assert started.acquire(timeout=60)
+    dropped = loader.submit("dropped", lambda: ended.append(-1))
+    assert dropped is not None
+    loader.stop(seconds=0)  # does not wait for calls that take longer
+    assert not loader.is_running
+    assert ended == []
+    assert loader.submit("late", list) is None
+    release.set()
+    assert {future.result(60) for future in running if future is not None} == {None}
+    assert wait([dropped], 60).done == {dropped}
+    assert dropped.cancelled()
+    assert sorted(ended) == list(range(THREADS))
+
+
+def test_stopping_waits_until_the_calls_have_ended() -> None:
+    loader, started = started_loader(), threading.Event()
+    ended: list[str] = []
+
+    def work() -> None:
+        started.set()
+        threading.Event().wait(0.1)
+        ended.append("a")
+
+    loader.submit("a", work)
+    assert started.wait(60)
+    loader.stop(seconds=60)
+    assert ended == ["a"]
+
+
+def test_a_caller_of_a_dropped_call_does_not_wait_longer() -> None:
+    loader, started, release = started_loader(), threading.Semaphore(0), threading.Event()
+
+    def work() -> None:
+        started.release()
+        release.wait(60)
+
+    for number in range(THREADS):
+        loader.submit(number, work)
+        assert started.acquire(timeout=60)
+    results: list[bool] = []
+    caller = threading.Thread(target=lambda: results.append(loader.run_and_wait("dropped", list, seconds=600)))
+    caller.start()
+    while len(loader._pending) == THREADS:
+        threading.Event().wait(0.001)
+    loader.stop(seconds=0)
+    release.set()
+    caller.join(60)
+    assert results == [False]
