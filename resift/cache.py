@@ -140,7 +140,7 @@ class TtlCache(Generic[V]):
             return self.put(key, value, size(value))
 
     def clear(self) -> None:
-        """Remove all entries. Values that a thread is loading now are stored afterwards."""
+        """Remove all entries. If a thread is loading a value now, it stores the value after this call."""
         with self._lock:
             self._values.clear()
             self._used = 0

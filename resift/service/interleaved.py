@@ -28,7 +28,7 @@ from resift.sessions.trials import ShownPage, Trial, Trials, evaluate_trial, int
 
 log = logging.getLogger(__name__)
 _CACHE_SECONDS = 5.0
-"""Seconds for which the trial of an index is cached, and that an index has no trial."""
+"""Seconds for which the trial of an index is cached. The absence of a trial is cached for the same time."""
 _RETRY_SECONDS = 30.0
 """Seconds without interleaving after a failure."""
 _EVALUATION_SECONDS = 3600.0

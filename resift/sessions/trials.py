@@ -70,8 +70,8 @@ class Trial:
     def includes(self, client: str, now: float) -> bool:
         """Return whether a user takes part in this trial.
 
-        The trial includes a fixed share of all users, chosen by a hash of their client ids. The result is
-        therefore the same for all searches of a user while the trial is running. Afterwards, the result is False.
+        The trial includes a fixed share of all users, chosen by a hash of their client ids. The result is therefore the
+        same for all searches of a user while the trial is running. Afterwards, the result is False.
 
         Args:
             client: The user's client id.
