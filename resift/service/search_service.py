@@ -37,6 +37,7 @@ from resift.errors import (
 from resift.feedback.explain import explain, title_of
 from resift.feedback.feedback import Feedback
 from resift.feedback.judgements import JudgedDocument, Judgement, Mark
+from resift.options_section import without_options
 from resift.plugin.addresses import without_credentials
 from resift.query.body import Query, parse, restore_body
 from resift.query.dsl import MAX_RESULTS, Body, without_boost
@@ -531,7 +532,7 @@ class SearchService:
         except ResiftError as error:
             log.info("Not rewritten: %s", error.message)
             return RewrittenBody(restore_body(body), Outcome.FAILED, Outcome.FAILED.english.format(error.message))
-        unchanged = body
+        unchanged = without_options(body)
         try:
             query = parse(body)
             unchanged = query.body

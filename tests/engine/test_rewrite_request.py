@@ -481,3 +481,25 @@ def test_the_reason_of_a_failed_rewriting_is_logged(
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     (message,) = (warning for warning in warnings if warning.startswith("Not rewritten"))
     assert message.startswith(f"Not rewritten: 1 searches failed, the latest because {reason}")
+
+
+def test_a_body_is_restored_once_and_an_error_in_this_does_not_fail_the_search(
+    client: FlaskClient, filled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[Any] = []
+
+    def decode(clause: Any) -> Any:
+        calls.append(clause)
+        return {}
+
+    monkeypatch.setattr("resift.query.body._decode_wrapper_clause", decode)
+    body = {"query": QUERY, "ext": {"resift": {"session": "a"}}}
+    assert post(client, "/v1/rewrite", index=filled, body=body)["resift"]["outcome"] != "failed"
+    assert calls == [QUERY]
+
+    def fail(clause: Any) -> Any:
+        raise KeyError("an unexpected clause")
+
+    monkeypatch.setattr("resift.query.body._decode_wrapper_clause", fail)
+    answer = post(client, "/v1/rewrite", index=filled, body=body)
+    assert (answer["body"], answer["resift"]["outcome"]) == ({"query": QUERY}, "failed")
