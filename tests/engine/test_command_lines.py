@@ -74,6 +74,7 @@ VALID: dict[str, dict[str, Any]] = {
     "keys create": {"name": "anna", "scopes": "search"},
     "role": {"name": "serve"},
     "keys list": {},
+    "keys rotate": {"name": "anna"},
     "keys delete": {"name": "anna"},
     "reranker use": {"source": "nothing"},
     "reranker drop": {},
@@ -160,6 +161,7 @@ OTHERWISE: dict[tuple[str, str], list[str]] = {
     ("mcp", "store"): ADDRESSES[:3],
     ("vectors convert", "file"): [*FILES, "header.txt"],
     ("eval word2doc", "queries"): [],
+    ("keys rotate", "name"): ["nobody"],
     ("keys delete", "name"): ["nobody"],
     ("train queries", "index"): [],  # checked by the cluster
     ("sessions export", "engine"): ADDRESSES[3:],  # the log of an embedded engine is in the session store

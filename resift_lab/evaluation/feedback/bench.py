@@ -166,7 +166,7 @@ class FeedbackBench:
         """Convert judgements to the form in which sessions store them.
 
         Args:
-            query: Text of the query for which the documents were judged, or "" if the judgements belong to no query.
+            query: Text of the query for which the documents were judged.
             judged: Pairs of a document's position and its grade.
 
         Returns:

@@ -136,7 +136,8 @@ def run_topics(bench: FeedbackBench, protocol: FeedbackProtocol, options: Feedba
 
     Returns:
         For ``related`` and ``unrelated`` three runs of the second query: without a session (``before``), with the
-        judgements that the session considers relevant for the query (``after``), and with all judgements (``whole``).
+        judgements that the session considers relevant for the query (``after``), and with the same judgements as if
+        they were made for the second query (``whole``).
     """
     metrics: dict[str, dict[str, list[list[float]]]] = {
         kind: {name: [] for name in ("before", "after", "whole")} for kind in ("related", "unrelated")
@@ -152,7 +153,7 @@ def run_topics(bench: FeedbackBench, protocol: FeedbackProtocol, options: Feedba
             rankings = {
                 "before": bench.search_scores(second),
                 "after": bench.search_scores(second, bench.judged_documents(bench.queries[query], judged)),
-                "whole": bench.search_scores(second, bench.judged_documents("", judged)),
+                "whole": bench.search_scores(second, bench.judged_documents(bench.queries[second], judged)),
             }
             for name, scores in rankings.items():
                 metrics[kind][name].append(protocol.measure(second, scores, documents))
