@@ -61,21 +61,23 @@ def ids(hits: dict[str, Any]) -> list[str]:
     return [hit["_id"] for hit in hits["hits"]["hits"]]
 
 
-def assert_follows_session(client: OpenSearch, index: str, body: dict[str, Any], served: dict[str, Any]) -> None:
+def assert_follows_session(
+    client: OpenSearch, index: str, body: dict[str, Any], serve: Callable[[], dict[str, Any]]
+) -> None:
     """Assert that a search through the pipeline of an index has the hits of the same search of the service.
 
-    The service does not wait long for a session that a search through a pipeline needs. On a busy machine, the first
-    searches may therefore go on without the session.
+    The service does not wait long for a session. On a busy machine, the first searches may therefore go on without the
+    session.
 
     Args:
         client: The client of the cluster.
         index: The index.
         body: The search body, with the session.
-        served: The response of ``/v1/search``.
+        serve: Returns the response of ``/v1/search``.
     """
-    expected = {hit["_id"]: hit["_score"] for hit in served["hits"]["hits"]}
 
     def is_equal() -> bool:
+        expected = {hit["_id"]: hit["_score"] for hit in serve()["hits"]["hits"]}
         hits = client.search(index=index, body=body, params={"search_pipeline": f"resift-{index}"})["hits"]["hits"]
         is_rewritten = all(hit.get("matched_queries") == ["resift"] for hit in hits)
         scores = {hit["_id"]: hit["_score"] for hit in hits}
@@ -100,9 +102,14 @@ def test_from_installing_to_uninstalling(old_node: str, service: Server, tmp_pat
     body = {"query": STRIKE, "ext": {"ml_inference": {"session": "anna"}}}
     client: OpenSearch = engine.client
     plain = client.search(index="news", body={"query": STRIKE})
-    served = service.request("POST /v1/search", {"index": "news", "query": STRIKE, "session": "anna"}).json()
-    assert ids(served)[0] == "bank" != ids(plain)[0]
-    assert_follows_session(client, "news", body, served)
+
+    def serve(search: dict[str, Any]) -> dict[str, Any]:
+        answer: dict[str, Any] = service.request("POST /v1/search", search).json()
+        return answer
+
+    asked = {"index": "news", "query": STRIKE, "session": "anna"}
+    assert_follows_session(client, "news", body, lambda: serve(asked))
+    assert ids(serve(asked))[0] == "bank" != ids(plain)[0]
 
     # a client's write through the ingest pipeline, and a write that leaves a stale vector
     client.index(index="news", id="late", body={"title": "Dockers on strike"}, params={"pipeline": "resift-ingest"})
@@ -121,7 +128,7 @@ def test_from_installing_to_uninstalling(old_node: str, service: Server, tmp_pat
     assert service.request("POST /v1/feedback", marks).status == 200
     body = {"query": {"match_all": {}}, "ext": {"ml_inference": {"session": "anna", "query": "strike"}}}
     asked = {"index": "theirs", "query": {"query": {"match_all": {}}, "ext": body["ext"]}}
-    assert_follows_session(client, "theirs", body, service.request("POST /v1/search", asked).json())
+    assert_follows_session(client, "theirs", body, lambda: serve(asked))
     assert client.indices.get(index="theirs") == there
     run("detach", "theirs", "--yes", *to)
     client.indices.delete(index="theirs")

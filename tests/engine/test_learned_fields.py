@@ -20,7 +20,7 @@ from service_app import post, wait_for_sample
 from resift import Model
 from resift.cli.main import main
 from resift.encoders.dynamax import DynaMax
-from resift.integrations.passages import passages
+from resift.integrations.passages import retrieve
 from resift.library import Library
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.engine import OpenSearchEngine
@@ -294,7 +294,7 @@ def test_retrievers_and_scorers_get_the_text_fields(client: FlaskClient, fires: 
     session, texts = index.session(uuid.uuid4().hex), list[str]()
     hits = session.search("fire")
     expected = {"bush": "fire in the bush\nsmoke", "army": "army fire"}
-    assert {passage.id: passage.text for passage in passages(session, hits)} == expected
+    assert {passage.id: passage.text for passage in retrieve(session, "fire", 10, None, {})} == expected
     session.judge(hits, lambda _, scored: texts.extend(scored) or [0.0] * len(scored))  # type: ignore[func-returns-value]
     assert texts == [expected[hit.id] for hit in hits]
 

@@ -394,7 +394,7 @@ def test_an_index_without_vectors_says_so_where_it_matters(
         assert bare.one("#bare").is_displayed()
         assert bare.run("return document.getElementById('index').value") == index
         assert "smoke" in bare.texts("#words .pill [dir]")
-        assert bare.texts("#right .card[data-id='2'] .why") == ["Has words of what you marked: report, smoke"]
+        assert bare.texts("#right .card[data-id='2'] .why") == ["More like Report 0: report, smoke"]
         bare.click("#compare")
         assert bare.texts("#left-method option") == ["As the engine ranks: BM25", "Your session"]
         assert bare.open(q="zzzz").text("#message p").endswith("only these words match. Try others.")

@@ -24,7 +24,7 @@ ANSWERS = {
     "truncated": (HEAD + b"Content-Length: 9\r\n\r\n{}", f"{OTHER}: IncompleteRead(2 bytes read, 7 more expected)"),
     "text": (HEAD + b"\r\nhello", f"{OTHER}: JSONDecodeError('Expecting value: line 1 column 1 (char 0)')"),
     "list": (HEAD + b"\r\n[]", OTHER),
-    "error": (b"HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n", "Not Found"),
+    "error": (b"HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n", "HTTP status 404: Not Found"),
 }
 
 

@@ -23,7 +23,7 @@ from resift.plugin.cluster.search_pipelines import (
     is_created_by_resift,
     read_rewriters,
 )
-from resift.plugin.operations.service_status import service_rows
+from resift.plugin.operations.service_status import is_other_program, service_rows
 from resift.plugin.operations.status_row import StatusRow, key_advice
 from resift.version import __version__
 
@@ -125,7 +125,9 @@ def _pipeline_row(
         return StatusRow(kind, name, "refuses searches", refused.message)
     if error:
         urls = ", ".join(rewriter.urls)
-        advice = key_advice(error, is_native=True) or f"let the nodes reach {urls}, or {attach} --service URL"
+        # The reasons can be older than this check, so they may name a key that another service refused.
+        advice = "" if any(map(is_other_program, rewriter.urls)) else key_advice(error, is_native=True)
+        advice = advice or f"let the nodes reach {urls}, or {attach} --service URL"
         return StatusRow(kind, name, "fails open", f"{advice} ({error})")
     return StatusRow(kind, name, "ok")
 

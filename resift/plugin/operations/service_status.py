@@ -9,6 +9,7 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException
 from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
@@ -20,6 +21,7 @@ from resift.version import __version__
 _MAX_CLOCK_DIFFERENCE = 30.0
 _SERVICE_SECONDS = 3.0  # time limit for an answer of the service
 _OTHER_SERVICE = "the answer is not from a Resift service"
+_HTTP_ERROR = "HTTP status"
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,8 @@ def read_health(url: str, seconds: float = _SERVICE_SECONDS) -> Health:
     try:
         with urlopen(f"{url}/healthz", timeout=seconds) as response:
             state, date = json.load(response), response.headers["Date"]
+    except HTTPError as error:
+        return Health(None, error=f"{_HTTP_ERROR} {error.code}: {error.reason}")
     except OSError as error:
         return Health(None, error=str(getattr(error, "reason", error)))
     except (HTTPException, ValueError) as error:
@@ -74,6 +78,15 @@ def read_health(url: str, seconds: float = _SERVICE_SECONDS) -> Health:
         return Health(state, parsedate_to_datetime(date))
     except (TypeError, ValueError):  # the header is missing, or is not a date
         return Health(state)
+
+
+def is_other_program(url: str) -> bool:
+    """Return whether an address answers this machine, but not as Resift's service answers a health check.
+
+    Args:
+        url: The URL of the service.
+    """
+    return read_health(url).error.startswith((_OTHER_SERVICE, _HTTP_ERROR))
 
 
 def served_model(url: str) -> ServedModel | None:

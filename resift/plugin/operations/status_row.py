@@ -43,7 +43,7 @@ def key_advice(error: str, is_native: bool, service: str = "") -> str:
     >>> key_advice("this request needs an API key (401)", is_native=False)
     'resift install --key KEY, with an API key of the scope embed'
     """
-    if "API key" not in error:
+    if "API key" not in error.split("; ")[0]:  # the most important reason comes first
         return ""
     if is_native:
         return "add an API key of the scope embed to the keystore of each node"

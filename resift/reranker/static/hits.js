@@ -152,7 +152,7 @@ function explain(card, ranks, { learned, ...how } = {}) {
   const found = places(ranks), shown = arrow(found);
   card.moved.className = `moved ${shown.kind}`;
   card.moved.replaceChildren(element("span", { "aria-hidden": "true" }, shown.text), element("span", { class: "unseen" }, shown.spoken));
-  const { because } = card.hit.resift, words = shownWords(card, because ? learned[0] : learned.flat());
+  const { because } = card.hit.resift, words = shownWords(card, because ? because.words ?? learned[0] : learned.flat());
   const { text, like, end } = sentence(found, because && { ...because, title: titleOf(because) }, { ...how, words });
   card.why.replaceChildren(text, ...(like ? [element("q", { dir: "auto" }, cut(like, 90)), end] : []));
 }
