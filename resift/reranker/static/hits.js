@@ -204,7 +204,7 @@ export function sentence({ moved, isNew }, because, { grade, words, session, vec
   const list = words.length ? `: ${words.join(", ")}` : "";
   if (grade) return said(`You marked this as ${grade > 0 ? "" : "not "}relevant`);
   if (!moved) return said("");
-  if (because && Math.sign(because.grade) === Math.sign(moved)) {
+  if (because && because.grade * moved > 0) {
     return moved > 0 ? said("More like ", because.title, because.grade < 1 ? `, which you opened${list}` : list) : said("Like ", because.title, `, which ${verb(because.grade)}`);
   }
   if (moved < 0) return said("Others moved ahead");
