@@ -43,7 +43,7 @@ _REMEDIES = {
     "host_not_allowed": "Use the address 127.0.0.1, set RESIFT_HOSTS for the service, or create API keys.",
     "too_large": "Send a smaller body, or set RESIFT_MAX_BODY for the service.",
 }
-"""What to do if the service refuses a request, by the code of the error."""
+"""Advice for requests that the service refuses, by error code."""
 
 
 class _Report(msgspec.Struct):

@@ -279,14 +279,13 @@ def explain_moves_by_words(
         An item for each hit, as from :func:`explain_moves`. Its ``similarity`` is None, and it also has ``words``, at
         most five expansion words that the hit shares with the judged document, heaviest first.
     """
-    rows = {position: row for row, position in enumerate(feedback.positions)}
-    bags = feedback.bags or ({},) * len(rows)
+    bags = feedback.bags or ({},) * len(feedback.positions)
     query_words = bag_of_words(query)
     reasons: list[dict[str, Any] | None] = []
     for (text, own_position), places in zip(hits, moved, strict=True):
         text_words = bag_of_words(text[:_MAX_TEXT])
         words = [word for word in weights if word in text_words]
-        candidates = [*rows.values()] if own_position is None else [rows[own_position]] if own_position in rows else []
+        candidates = [row for row, position in enumerate(feedback.positions) if own_position in (None, position)]
         shared = {row: [word for word in words if word in bags[row]] for row in candidates}
         strengths = {row: feedback.grades[row] * sum(map(weights.__getitem__, shared[row])) for row in candidates}
         row = max(candidates, key=strengths.__getitem__, default=None)

@@ -309,7 +309,8 @@ def add_reasons(  # noqa: PLR0913 - two rankings, and how they were made
         if is_reordered:
             return
         texts = _hit_texts(engine, parsed, hits)
-        judged_hits = list(zip(texts, _judged_positions(rewritten, hits), strict=True))
+        positions = [knowledge.judged_hits.get(hit_key(hit)) for hit in hits]
+        judged_hits = list(zip(texts, positions, strict=True))
         reasons = explain_moves_by_words(
             feedback, knowledge.documents, knowledge.expansion_words, judged_hits, gained_ranks, knowledge.text
         )
@@ -340,16 +341,6 @@ def _gained_ranks(hits: Hits, start: int, earlier_hits: Hits) -> list[int]:
         worst_rank = max(len(earlier_hits), rank) + 1
         gained_ranks.append(earlier_ranks.get(hit_key(hit), worst_rank) - rank)
     return gained_ranks
-
-
-def _judged_positions(rewritten: Rewritten, hits: Hits) -> list[int | None]:
-    """Return the position of each hit among the judged documents, or None for a hit that was not judged.
-
-    Args:
-        rewritten: The rewritten search, which contains the judged documents.
-        hits: The hits.
-    """
-    return [rewritten.knowledge.judged_hits.get(hit_key(hit)) for hit in hits]
 
 
 def add_cards(hits: Hits, card_fields: CardFields, fields: Sequence[str]) -> None:
