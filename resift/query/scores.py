@@ -16,7 +16,7 @@ from typing import Any
 
 from resift.query.kinds import MULTI_FIELD_TEXT_KINDS
 from resift.query.text import searched_text
-from resift.query.tree import Clause, TextClause, as_list, boost_of
+from resift.query.tree import Clause, TextClause, as_list, boost_of, field_boost
 
 # Negations in a query string: for simple_query_string anywhere, for query_string at the beginning of a group. They
 # match all other documents with the score 0. Elsewhere in a query_string, they only exclude documents.
@@ -127,10 +127,7 @@ def _mean_field_boost(clause: TextClause) -> float:
     fields = clause.searched_fields
     if not fields:
         return 1.0
-    boosts = [
-        boost_of({"boost": boost}) if caret else 1.0 for _, caret, boost in (name.partition("^") for name in fields)
-    ]
-    counted = [boost for boost in boosts if boost > 0]
+    counted = [boost for boost in map(field_boost, fields) if boost > 0]
     return sum(counted) / len(counted) if counted else 0.0
 
 

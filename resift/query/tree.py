@@ -410,6 +410,16 @@ def boost_of(options: Mapping[str, Any]) -> float:
         return 1.0
 
 
+def field_boost(field: str) -> float:
+    """Return the boost in the name of a searched field.
+
+    >>> field_boost("title^3"), field_boost("title")
+    (3.0, 1.0)
+    """
+    _, caret, boost = field.partition("^")
+    return boost_of({"boost": boost}) if caret else 1.0
+
+
 def as_list(value: Any) -> list[Any]:
     """Return a value as a list, for settings that may be a list or a single item in OpenSearch.
 

@@ -9,7 +9,7 @@ from itertools import accumulate, islice, takewhile
 
 from resift.query.clause_count import term_count
 from resift.query.dsl import MAX_OWN_CLAUSES, Body, NestedField, text_clause, without_boost
-from resift.query.tree import boost_of
+from resift.query.tree import field_boost
 from resift.text import ANALYZER_STOP_WORDS, searchable_words
 
 
@@ -70,8 +70,7 @@ def average_boosts(fields: Sequence[str]) -> tuple[Sequence[str], float]:
     >>> average_boosts(["title^3", "text"]), average_boosts(["title^3", "text^3"]), average_boosts(["a^2", "b^0"])
     ((['title', 'text'], 2.0), (['title^3', 'text^3'], 1.0), (['a'], 2.0))
     """
-    parts = [field.partition("^") for field in fields]
-    boosts = [boost_of({"boost": boost}) if caret else 1.0 for _, caret, boost in parts]
+    boosts = [field_boost(field) for field in fields]
     if len(set(boosts)) < 2:
         return fields, 1.0
     names = [without_boost(field) for field, boost in zip(fields, boosts, strict=True) if boost]
