@@ -115,11 +115,16 @@ class RewriteProcessorTest {
         threadContext.putHeader("Authorization", "Basic anna");
         threadContext.putTransient("user", "anna");
         Thread caller = Thread.currentThread();
+        CompletableFuture<Thread> continued = new CompletableFuture<>();
         CompletableFuture<String> seen = new CompletableFuture<>();
+        CountDownLatch mayAnswer = new CountDownLatch(1);
+        beforeAnswer = mayAnswer::await; // an answer that is already there continues the search on the caller's thread
         process(request(Map.of("session", "anna")), ActionListener.wrap(rewritten -> {
-            assertNotSame(caller, Thread.currentThread());
+            continued.complete(Thread.currentThread());
             seen.complete(threadContext.getHeader("Authorization") + " " + threadContext.getTransient("user"));
         }, seen::completeExceptionally));
+        mayAnswer.countDown();
+        assertNotSame(caller, continued.get(60, TimeUnit.SECONDS));
         assertEquals("Basic anna anna", seen.get(60, TimeUnit.SECONDS));
     }
 
