@@ -40,7 +40,8 @@ from resift.schema import check_text, convert, fields_as_arguments, fields_of, r
 from resift.service.bodies import Search, as_body
 from resift.service.config import Config
 from resift.service.connect import open_engine, open_session_store
-from resift.service.search_service import SearchService, session_summary
+from resift.service.marks import session_summary
+from resift.service.search_service import SearchService
 from resift.sessions.documents import readable_text
 from resift.sessions.sessions import Sessions, StoredSession, check_session_id
 from resift.vectors.packaged import DEFAULT_MODEL
@@ -196,13 +197,13 @@ class Library:
         if isinstance(fields, str):
             raise BadInput("fields is a string", value=fields, expected=f"a list of field names, [{fields!r}]")
         try:
-            info = self.service.info(name)
+            info = self.service.infos.get(name)
         except IndexNotFound as error:
             if fields is None:
                 message = f"index {name!r} does not exist; pass its text fields to create it, such as fields=['text']"
                 raise IndexNotFound(message, value=name, expected=error.expected) from None
             self.engine.create(name, list(fields), self.model, analyzer)
-            info = self.service.info(name)
+            info = self.service.infos.get(name)
         if fields is not None and tuple(fields) != info.fields:
             message = f"index {name!r} has the fields {list(info.fields)}, not {list(fields)}"
             raise BadInput(message, value=list(fields), expected=f"{list(info.fields)}, or no fields")
@@ -293,7 +294,7 @@ class Index:
         Args:
             source: The fields of the document, such as :attr:`Hit.source`.
         """
-        return readable_text(source, self.library.service.info(self.name))
+        return readable_text(source, self.library.service.infos.get(self.name))
 
     def delete(self, ids: Iterable[str | int | Hit]) -> int:
         """Delete documents from the index.
@@ -370,7 +371,7 @@ class Index:
         if isinstance(options.query, str):
             check_text("query", options.query, service.config.max_text)
         answer = service.search(Search(**structs.asdict(options), index=self.name, session=session))
-        return Hits(answer.body, service.info(self.name).readable_fields, options.start)
+        return Hits(answer.body, service.infos.get(self.name).readable_fields, options.start)
 
 
 class Session:
@@ -441,7 +442,7 @@ class Session:
                 raise BadInput(f"unknown option {name!r}", value=name, expected=" | ".join(names))
         read_struct(PipelineOptions, options)
         sent = with_options(body, session=self.id, **options)
-        result = self._service.rewrite_for_pipeline(self.index.name, sent)
+        result = self._service.rewriter.rewrite_for_pipeline(self.index.name, sent)
         if result.outcome in (Outcome.FAILED, Outcome.INDEX_UNAVAILABLE):
             log.warning("searching without the session: %s", result.reason)
         elif result.has_warning:
@@ -499,7 +500,7 @@ class Session:
             raise BadInput("query is not a text", value=query, expected="a text")
         check_text("query", query, self._service.config.max_text)
         try:
-            session = self._service.add_marks(self.id, self.index.name, query, marks)
+            session = self._service.marks.add(self.id, self.index.name, query, marks)
         except AmbiguousDocument:
             # The name refers to several indices that contain the id. Hits know their own index.
             all_documents = [document for listed in documents.values() for document in listed]
@@ -507,8 +508,8 @@ class Session:
             own_index = indices.pop() if len(indices) == 1 and not scores else None
             if own_index is None:
                 raise
-            session = self._service.add_marks(self.id, own_index, query, marks)
-        return Explanation(self._service.describe_change(session) if explain else session_summary(session))
+            session = self._service.marks.add(self.id, own_index, query, marks)
+        return Explanation(self._service.marks.describe_change(session) if explain else session_summary(session))
 
     def judge(
         self,
@@ -562,7 +563,7 @@ class Session:
             SessionNotFound: If the session does not exist.
             BadInput: If the session has no marks to undo.
         """
-        return Explanation(self._service.describe_change(self._service.sessions.undo(self.id)))
+        return Explanation(self._service.marks.describe_change(self._service.sessions.undo(self.id)))
 
     def forget(self) -> None:
         """Delete this session with all its judgements.
@@ -601,7 +602,7 @@ class Session:
             empty = {"session": self.id, "created": None, "expires": None, "steps": 0}
             return Explanation(empty, judgements=[], learned=None) if explain else Explanation(empty)
         return Explanation(
-            self._service.describe_session(session, method=method) if explain else session_summary(session)
+            self._service.marks.describe_session(session, method=method) if explain else session_summary(session)
         )
 
 

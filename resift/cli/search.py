@@ -82,7 +82,7 @@ def search(
     """
     with library_at(engine, model, index, store if session and store_exists(store) else ":memory:") as opened_library:
         # Raises IndexNotFound. The error of the library would explain how to create an index in Python.
-        info = opened_library.service.info(index)
+        info = opened_library.service.infos.get(index)
         opened_index = opened_library.index(index)
         # Wait for the index's words, because the command has no later search that could use them.
         opened_library.service.words.wait_seconds = COMMAND_WAIT_SECONDS
@@ -139,7 +139,7 @@ def mark(
     """
     is_new = not store_exists(store)
     with library_at(engine, model, index, store) as opened_library:
-        opened_library.service.info(index)
+        opened_library.service.infos.get(index)
         marking_session = opened_library.index(index).session(session)
         relevant, irrelevant_ids = ((), ids) if irrelevant else (ids, ())
         click.echo(repr(marking_session.mark(relevant, irrelevant_ids, query=query, explain=explain)))
@@ -159,10 +159,10 @@ def _print_body(opened_library: library.Library, search: Search, complete: bool)
         complete: Whether to print the whole body. Otherwise, long vectors and scripts are shortened.
     """
     service = opened_library.service
-    info = service.info(search.index)
+    info = service.infos.get(search.index)
     query = parse(search_body(search, info, service.model.table.idf))
     options, by_words = rewriting_options(search, query), search.method == "dynamax"
-    rewritten = service.rewrite_search(info, query, options, without_vectors=by_words)
+    rewritten = service.rewriter.rewrite_search(info, query, options, without_vectors=by_words)
     printed = rewritten.body if complete else _shortened(rewritten.body)
     click.echo(json.dumps(printed, ensure_ascii=False, indent=2))
     if words := rewritten.knowledge.carried_words:

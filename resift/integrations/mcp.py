@@ -402,7 +402,7 @@ class AgentTools:
         text = _compact_white_space(self._index.text_of(hit.source))
         score = None if hit.score is None else float(f"{hit.score:.4g}")
         passage: PassageOutput = {"id": hit.id, "score": score, "text": text}
-        info = self._index.library.service.info(self._index.name)
+        info = self._index.library.service.infos.get(self._index.name)
         about = {name: value for name, value in metadata_of(hit.source, info).items() if _is_short(value)}
         if about:
             passage["about"] = about

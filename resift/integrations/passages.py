@@ -89,7 +89,7 @@ def own_body(body: MakeBody, query: str, size: int) -> dict[str, Any]:
 
 
 def _passages(session: Session, hits: Hits) -> Iterator[Passage]:
-    info = session.index.library.service.info(session.index.name)
+    info = session.index.library.service.infos.get(session.index.name)
     for hit in hits:
         yield Passage(hit.id, readable_text(hit.source, info), metadata_of(hit.source, info), hit.score)
 

@@ -42,7 +42,9 @@ from resift.reranker.request_bodies import (
 from resift.rewriting.options import describe_unknown_keys
 from resift.rewriting.outcome import Outcome
 from resift.service.bodies import Search
-from resift.service.search_service import RewrittenBody, SearchService, session_summary
+from resift.service.marks import session_summary
+from resift.service.rewriter import RewrittenBody
+from resift.service.search_service import SearchService
 from resift.sessions.sessions import MAX_QUERY
 from resift.strict_json import check_json_size, parse_strict
 
@@ -366,7 +368,7 @@ def describe_index(index: str) -> dict[str, Any]:
     read. The result is cached for ten minutes for callers with the same Authorization header.
     """
     service, headers = current_service(), engine_headers()
-    return service.catalogue.describe(service.info(index, headers), headers)
+    return service.catalogue.describe(service.infos.get(index, headers), headers)
 
 
 @api.get("/indices/<index>/suggestions")
@@ -379,7 +381,7 @@ def suggest(index: str) -> dict[str, Any]:
     """
     text = request.args.get("q", "")[:MAX_QUERY]
     service, headers = current_service(), engine_headers()
-    return {"suggestions": service.words.complete(text, service.info(index, headers), headers)}
+    return {"suggestions": service.words.complete(text, service.infos.get(index, headers), headers)}
 
 
 @api.post("/search")
@@ -416,14 +418,14 @@ def rewrite() -> dict[str, Any]:
         late_log.add()
         result = RewrittenBody(restore_body(body.body), Outcome.OVERLOADED, Outcome.OVERLOADED.english)
     else:
-        result = service.rewrite_for_pipeline(body.index, body.body, headers, body.scroll)
+        result = service.rewriter.rewrite_for_pipeline(body.index, body.body, headers, body.scroll)
         if result.outcome is Outcome.FAILED:
             # A search pipeline gets no reason, because OpenSearch drops it.
             failed_log.add(result.reason.removeprefix(Outcome.FAILED.english.format("")))
     if unknown_keys := describe_unknown_keys(body.body.get("ext")):
         unknown_keys_log.add(unknown_keys)
     rewritten = result.body
-    info = service.info_or_none(body.index, headers, cached_only=is_late())
+    info = service.infos.get_or_none(body.index, headers, cached_only=is_late())
     if body.hide_vectors and info is not None and info.model is not None:
         rewritten = _without_vectors(rewritten)
     return {
@@ -459,7 +461,7 @@ def _unchanged_response(raw: bytes) -> dict[str, Any] | None:
     if not text.startswith(b"{"):
         return None
     check_model(body.model, service.model)
-    info = service.info_or_none(body.index, headers, cached_only=is_late())
+    info = service.infos.get_or_none(body.index, headers, cached_only=is_late())
     if info is None or info.model is not None:
         return None
     report = _rewriting_report(Outcome.NOTHING_TO_ADD, Outcome.NOTHING_TO_ADD.english)
@@ -515,9 +517,9 @@ def feedback() -> dict[str, Any]:
     """
     body, service, headers = read_body(FeedbackRequest), current_service(), engine_headers()
     marks = collect_marks({name: getattr(body, name) for name in GRADES}, body.scores)
-    session = service.add_marks(body.session, body.index, body.query, marks, headers)
-    service.warm_session(body.session, body.index, body.query, headers)
-    return service.describe_change(session, headers) if body.explain else session_summary(session)
+    session = service.marks.add(body.session, body.index, body.query, marks, headers)
+    service.rewriter.warm_session(body.session, body.index, body.query, headers)
+    return service.marks.describe_change(session, headers) if body.explain else session_summary(session)
 
 
 @api.get("/sessions/<session>")
@@ -529,7 +531,7 @@ def get_session(session: str) -> dict[str, Any]:
     """
     service, stated = current_service(), request.args.get("feedback")
     method = None if stated is None else schema.convert("feedback", stated, MethodName)
-    return service.describe_session(service.sessions.get(session), engine_headers(), method)
+    return service.marks.describe_session(service.sessions.get(session), engine_headers(), method)
 
 
 @api.delete("/sessions/<session>")
@@ -547,4 +549,4 @@ def undo(session: str) -> dict[str, Any]:
     fails, the response contains no judgements, and its `notes` give the reason.
     """
     service = current_service()
-    return service.describe_change(service.sessions.undo(session), engine_headers())
+    return service.marks.describe_change(service.sessions.undo(session), engine_headers())

@@ -50,7 +50,7 @@ def _open_permitted_review(id: str, reload: bool = False) -> Review:
     """
     service = current_service()
     review: Review = service.reviews.open(id, reload)
-    service.served_index(review.first_event["index"], engine_headers())
+    service.infos.get_served(review.first_event["index"], engine_headers())
     return review
 
 
@@ -65,7 +65,7 @@ def _may_search(index: str) -> bool:
     """
     service = current_service()
     try:
-        service.served_index(index, engine_headers())
+        service.infos.get_served(index, engine_headers())
     except IndexNotServed:
         return False
     except IndexNotFound:

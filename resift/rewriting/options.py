@@ -15,7 +15,7 @@ from resift.schema import fields_of, read_struct
 from resift.vectors.weights import beta_from_alpha
 
 # The service sets larger windows for searches in a session: see SESSION_WINDOW in
-# :mod:`resift.service.search_service`.
+# :mod:`resift.service.rewriter`.
 _DEFAULT_WINDOW = 100
 _ML_INFERENCE = "ml_inference"
 _COMPARED_KEYS = 50

@@ -8,43 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 
-from resift.contracts.documents import IndexInfo
-from resift.encoders.model import Model
 from resift.errors import IndexNotServed
 from resift.query.patterns import NamePatterns
 
 _BACKING_INDEX = re.compile(r"\.ds-(.+)-\d+")
 """Names of the hidden indices of a data stream. The group is the stream's name."""
-
-
-@dataclass(frozen=True)
-class ServedIndex:
-    """An index that the service may search.
-
-    Attributes:
-        info: The fields, vectors and settings of the index.
-        is_named_in_settings: Whether the settings of the service name the index itself. If False, they only name an
-            alias of the index.
-        model: The embedding model that the service uses.
-    """
-
-    info: IndexInfo
-    is_named_in_settings: bool
-    model: Model
-
-    @cached_property
-    def info_for_search(self) -> IndexInfo:
-        """The description of the index, reduced to what searches of this service need.
-
-        An index can have vectors of several models. This description names only the vectors of the service's model.
-
-        Raises:
-            ModelMismatch: If the index has vectors, but none were made by the service's model.
-        """
-        return self.info.for_search(self.model)
 
 
 class ServedIndices:

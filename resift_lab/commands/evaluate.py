@@ -246,7 +246,7 @@ def index(index: str, judged: str, knn: int | None, engine: str, model: str, as_
     path = Path(judged)
     queries, grades = read_judgements(path) if path.is_dir() else read_judgements(path.parent, judgments=path)
     with library_at(engine, model, index) as opened, progress_bar("searching", "queries") as progress:
-        opened.service.info(index)  # raises an error if the index does not exist
+        opened.service.infos.get(index)  # raises an error if the index does not exist
         result = measure(opened.index(index), queries, grades, knn=knn, progress=progress)
     rows = result.rows()
     if as_json:

@@ -324,7 +324,7 @@ class ReplayedSearch:
         self.service = SearchService(engine, encoder, store, settings, self.clicks)
         # Rankings without a session, by query text, for at most _MAX_REPEATED queries.
         self.rankings: dict[str, Ranking] = {}
-        self.service.info(index)  # raises an error if the index does not exist
+        self.service.infos.get(index)  # raises an error if the index does not exist
 
     def rank(self, text: str, judged: Sequence[Judgement]) -> tuple[Ranking, Ranking]:
         """Run a query twice: without a session, and in a session with some judgements.
@@ -364,7 +364,7 @@ class ReplayedSearch:
             client: The id of the client in whose session the query is run, or None for no session.
         """
         service = self.service
-        info = service.info(self.index)
+        info = service.infos.get(self.index)
         info = info if self.tuning is None else replace(info, tuning=self.tuning)
         search = Search(self._body_of(text), DEPTH, index=self.index)
         body = {
@@ -375,7 +375,7 @@ class ReplayedSearch:
             body.pop(name, None)
         parsed = parse(body)
         options = structs.replace(rewriting_options(search, parsed), client=client)
-        return service.rewrite_search(info, parsed, options).body
+        return service.rewriter.rewrite_search(info, parsed, options).body
 
     def _body_of(self, text: str) -> Any:
         """Return the search body of this object for a query.

@@ -20,7 +20,7 @@ from resift.rewriting.knowledge import Knowledge
 from resift.rewriting.options import Options
 from resift.rewriting.rewrite import rewrite
 from resift.service.config import Config
-from resift.service.search_service import min_session_window
+from resift.service.rewriter import min_session_window
 from resift.sessions.knowledge import EncodedQuery, collect_knowledge, scoped_feedback
 from resift.sessions.samples import BackgroundSampler, WordSelector
 from resift.sessions.sessions import MAX_QUERY

@@ -94,7 +94,7 @@ def test_the_library_marks_its_hits_under_the_alias(shop: Shop, client: FlaskCli
     session = Library(client.application.extensions["resift"]).index(shop.alias).session("anna")
     hit = session.search("fire")[0]
     with pytest.raises(IndexNotServed):
-        client.application.extensions["resift"].info(hit["_index"])
+        client.application.extensions["resift"].infos.get(hit["_index"])
     session.mark(relevant=[hit])
     shop.replace()
     assert [one["document"] for one in session.explain()["learned"]["because"]] == [hit.id]

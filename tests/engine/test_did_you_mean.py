@@ -48,7 +48,7 @@ def service(engine: Engine, model: Model, tmp_path: Path, clock: Clock) -> Searc
     """Return a service over both kinds of engines, with a clock for its samples."""
     store = open_session_store(str(tmp_path / "sessions.db"), "sessions")
     service = SearchService(engine, model, Sessions(store), Config())
-    service.words = SampledWords(engine, model, clock)
+    service.words = service.rewriter.words = SampledWords(engine, model, clock)
     return service
 
 
@@ -169,7 +169,7 @@ def test_many_callers_do_not_evict_each_others_samples(
     service: SearchService, filled: str, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(words, "_CACHE_SIZE", 2)
-    service.words = SampledWords(service.engine, service.model, clock)
+    service.words = service.rewriter.words = SampledWords(service.engine, service.model, clock)
     anna, bob, carl = ({"Authorization": f"Basic {name}"} for name in ("anna", "bob", "carl"))
     first = [suggestion(service, filled, "forrest", headers=headers) for headers in (anna, bob, carl, anna)]
     assert first == ["forest", "forest", None, "forest"]
@@ -304,7 +304,7 @@ def test_a_thread_that_cannot_start_does_not_prevent_later_samples(
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    info = service.info(filled)
+    info = service.infos.get(filled)
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuse)
         assert service.words.get(info) is None

@@ -67,7 +67,7 @@ def embedded(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     library = Library(
         SearchService(engine, model, Sessions(open_session_store(config.store, config.session_index)), config)
     )
-    library.service.add_marks(SESSION, INDEX, "fire", {"3": Mark(1.0), "8": Mark(-1.0)})
+    library.service.marks.add(SESSION, INDEX, "fire", {"3": Mark(1.0), "8": Mark(-1.0)})
     yield library
     library.close()
 

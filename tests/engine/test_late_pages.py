@@ -82,7 +82,7 @@ def test_what_is_wrong_here_costs_only_the_rewriting(
     def damaged(*_: Any, **__: Any) -> Any:
         raise CorruptModel("the model is damaged")
 
-    monkeypatch.setattr(client.application.extensions["resift"], "rewrite_search", damaged)
+    monkeypatch.setattr(client.application.extensions["resift"].rewriter, "rewrite_search", damaged)
     answer = post(client, "/v1/search", index=index, query="fire")
     assert answer["resift"] == {"reranked": False, "outcome": "failed", "reason": "the model is damaged"}
     plain = engine.search(index, {"query": FIRE}).hits

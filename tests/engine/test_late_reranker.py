@@ -23,8 +23,8 @@ from resift.feedback.judgements import Judgement
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.reranker import Config, create_app
-from resift.service.answers import ServedReranker
 from resift.service.connect import open_engine, open_session_store
+from resift.service.reranking import ServedReranker
 from resift.sessions.sessions import Sessions
 from resift_lab.commands.reranker import put_into_service, remove_from_service
 from resift_lab.fingerprints import fingerprints, fingerprints_in
@@ -67,7 +67,7 @@ def client(engine: Engine, index: str, model: Model, folder: str, tmp_path: Path
 def restart(client: FlaskClient) -> None:
     """Read the reranker anew, as a service does when it starts."""
     service = client.application.extensions["resift"]
-    service.served_reranker = ServedReranker(service.config.reranker)
+    service.served_reranker = service.runner.served_reranker = ServedReranker(service.config.reranker)
 
 
 def serve(client: FlaskClient, source: Path, indices: Sequence[str] = ()) -> None:

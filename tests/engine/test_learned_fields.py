@@ -285,8 +285,8 @@ def test_spelling_titles_and_related_words_come_from_text_fields(
     assert suggestion(client, packages, misspelt) == corrected
     assert suggestion(client, fires, "smoek bsuh forrest") == "smoke bush forrest"
     service = client.application.extensions["resift"]
-    assert set(service.words.get(service.info(packages)).titles) == {"feh", "eog", "mpv"}
-    assert set(service.words.get(service.info(fires)).vocabulary.words) == {"fire", "bush", "smoke", "army"}
+    assert set(service.words.get(service.infos.get(packages)).titles) == {"feh", "eog", "mpv"}
+    assert set(service.words.get(service.infos.get(fires)).vocabulary.words) == {"fire", "bush", "smoke", "army"}
 
 
 def test_retrievers_and_scorers_get_the_text_fields(client: FlaskClient, fires: str) -> None:

@@ -224,7 +224,7 @@ def test_what_is_remembered_is_for_all_ids(
     engine = SqliteEngine(str(tmp_path / "e.db"))
     engine.create("docs", ["text"], model)
     app = create_app(Config(engine=engine.path, store=str(tmp_path / "s.db")), engine=engine, model=model)
-    infos = app.extensions["resift"]._infos
+    infos = app.extensions["resift"].infos._cache
     monkeypatch.setattr(infos, "clock", clock)  # an entry lives for five seconds
     for id in ("r-11", "r-12"):
         body = {"index": "docs", "query": "fire"}

@@ -242,7 +242,7 @@ def test_a_review_of_an_index_that_is_gone_can_be_deleted(client: FlaskClient, f
     service = client.application.extensions["resift"]
     client.put("/v1/reviews/r", json={"index": filled})
     service.engine.drop(filled)
-    service._infos.clear()
+    service.infos._cache.clear()
     assert client.get("/v1/reviews").json == {"reviews": [{"review": "r", "index": filled}]}
     assert client.get("/v1/reviews/r").status_code == 404
     assert client.delete("/v1/reviews/r").status_code == 200

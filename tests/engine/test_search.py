@@ -267,17 +267,17 @@ def test_an_indexs_fields_and_model_are_remembered_for_five_seconds(
     client: FlaskClient, filled: str, engine: Engine, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = client.application.extensions["resift"]
-    monkeypatch.setattr(service._infos, "clock", clock)
+    monkeypatch.setattr(service.infos._cache, "clock", clock)
     info, field = engine.info, "text"
     monkeypatch.setattr(engine, "info", lambda *given: replace(info(*given), fields=(field,)))
-    assert service.info(filled).fields == ("text",)
+    assert service.infos.get(filled).fields == ("text",)
     field = "title"
     for clock.now, expected in ((4, "text"), (6, "title")):
-        assert service.info(filled).fields == (expected,)
+        assert service.infos.get(filled).fields == (expected,)
     for number in range(10):
-        service.info(filled, {"X-Opaque-Id": str(number)})
+        service.infos.get(filled, {"X-Opaque-Id": str(number)})
     field = "text"
-    assert service.info(filled).fields == ("title",), "what many callers see is remembered at once"
+    assert service.infos.get(filled).fields == ("title",), "what many callers see is remembered at once"
 
 
 NAMES, VALUES = st.sampled_from(["Authorization", "X-Opaque-Id", "None"]), st.sampled_from(["", "None", "{}", "a", "b"])
@@ -307,10 +307,10 @@ def test_index_information_is_cached_for_each_caller(
         service = app.extensions["resift"]
         for headers in [*callers, *callers]:  # the second time with a filled cache
             if headers in rights:
-                assert service.info("news", headers).fields == ("text", repr(headers))
+                assert service.infos.get("news", headers).fields == ("text", repr(headers))
             else:
                 with pytest.raises(EngineError, match="no permissions"):
-                    service.info("news", headers)
+                    service.infos.get("news", headers)
         service.sessions.store.close()
 
 

@@ -19,7 +19,7 @@ from resift.contracts.documents import Document
 from resift.contracts.engine import Engine
 from resift.encoders.late_interaction import LateInteraction, ScoringParameters
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.service.answers import ServedReranker
+from resift.service.reranking import ServedReranker
 
 on_opensearch = pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)
 
@@ -102,7 +102,7 @@ def test_the_trained_reranker_reads_each_hit_in_its_own_index(
     late = LateInteraction("late", vectors, parameters=ScoringParameters(mean_length=6))
     late.save(tmp_path / "late")
     service = client.application.extensions["resift"]
-    service.served_reranker = ServedReranker(str(tmp_path / "late"))
+    service.served_reranker = service.runner.served_reranker = ServedReranker(str(tmp_path / "late"))
     body = {"query": {"match": {"text": "fire"}}, "_source": ["n"], "size": 20}
     hits = post(client, "/v1/search", index=f"{filled}*", query=body, method="late")["hits"]["hits"]
     found = {(hit["_index"], hit["_id"]): hit["resift"]["reranker"] for hit in hits}

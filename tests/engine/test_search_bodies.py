@@ -62,9 +62,9 @@ def test_words_of_a_session_weigh_as_beside_the_words_that_are_asked_for(
 ) -> None:
     service = app.extensions["resift"]
     pasted = " ".join(f"w{number}" for number in range(1300)) + " fire" * 40
-    info, search = service.info(filled), Search(pasted, index=filled)
+    info, search = service.infos.get(filled), Search(pasted, index=filled)
     body = search_body(search, info, service.model.table.idf)
     query = parse(body)
     options = rewriting_options(search, query)
     assert options.text == pasted  # by which marks for this very query are known
-    assert len(service.rewrite_search(info, query, options).knowledge.text.split()) == 100
+    assert len(service.rewriter.rewrite_search(info, query, options).knowledge.text.split()) == 100

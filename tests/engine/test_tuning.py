@@ -49,8 +49,8 @@ def test_a_session_has_the_constants_of_the_index(
     service: SearchService, engine: Engine, indexed: str, model: Model
 ) -> None:
     engine.tune(indexed, Tuning(0, model.hash, words=2, strength=3, carried=0))
-    service.add_marks("s", indexed, "fire", {"0": Mark(1.0)})
-    info, load = service.info(indexed), service.knowledge.load
+    service.marks.add("s", indexed, "fire", {"0": Mark(1.0)})
+    info, load = service.infos.get(indexed), service.knowledge.load
     usual = replace(info, tuning=DEFAULT_TUNING)
     fire, forest = Options(text="fire", session="s"), Options(text="forest", session="s")
     words = load(usual, fire).expansion_words

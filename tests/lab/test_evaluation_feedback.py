@@ -148,7 +148,7 @@ def test_feedback_is_measured_with_the_services_searches(
         service = SearchService(engine, model, Sessions(store), Config())
         marks = {str(row): Mark(1.0) for row in judged}
         if marks:
-            service.add_marks("person", "docs", bench.queries[1], marks)
+            service.marks.add("person", "docs", bench.queries[1], marks)
         for query, text in enumerate(bench.queries):
             served = service.search(Search(text, index="docs", session="person", size=40))
             found = {int(hit["_id"]): hit["_score"] for hit in served.result.hits}

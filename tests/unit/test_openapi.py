@@ -20,7 +20,7 @@ from resift.embedded.engine import SqliteEngine
 from resift.errors import ResiftError
 from resift.feedback.judgements import GRADES, SOURCES
 from resift.reranker import Config, create_app
-from resift.service.search_service import LEXICAL_SESSION_WINDOW, SESSION_WINDOW
+from resift.service.rewriter import LEXICAL_SESSION_WINDOW, SESSION_WINDOW
 from resift.sessions.sessions import MAX_INDEX, MAX_JUDGEMENTS
 from resift.vectors.weights import DEFAULT_ALPHA
 
