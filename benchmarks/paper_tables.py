@@ -422,7 +422,7 @@ def question_table() -> Table:
         "order of their sentences. These questions were not used to train models or to choose parameters. The "
         "networks start from resift-en and vectors of spelling. *paper=true* trains as in the paper: batches of 2,000 "
         "questions, 400 steps, a rate of 0.001, a scale of 0.05, fixed weights of the vectors, and no choice of the "
-        "epoch. The value shown was measured with trained weights and a chosen epoch.",
+        "epoch.",
         {f"R@{k}": metric(f"recall@{k}") for k in (1, 3, 5)},
         rows,
     )
