@@ -74,7 +74,8 @@ class ServedIndices:
             raise index_not_served(index)
         if all(map(self._listed.match, names)):
             return True
-        unlisted = [part for part in parts if part not in self.patterns]
+        # A pattern in the settings allows indices of matching names, but not the indices behind matching aliases.
+        unlisted = [part for part in parts if "*" in part or part not in self.patterns]
         if unlisted and len(unlisted) < len(parts):
             names = [self.name_to_match(name) for name in resolve(",".join(unlisted))]
         if unlisted and not all(map(self._listed.match, names)):

@@ -111,6 +111,19 @@ def test_nothing_else_is_served_however_it_is_called(client: FlaskClient, index:
     assert client.get("/v1/sessions/a").status_code == 404
 
 
+def test_a_listed_pattern_does_not_serve_other_indices_through_their_aliases(
+    client: FlaskClient, cluster: OpenSearchEngine
+) -> None:
+    alias = f"{P}-m-secret"  # matches the pattern in the settings
+    cluster.client.indices.put_alias(index=SECRET, name=alias)
+    try:
+        for index in (f"{P}-m*", f"{P}-m*,{OPEN}", f"{GRANTED},{P}-m*", alias):
+            answer = client.post("/v1/search", json={"index": index, "query": "fire"})
+            assert answer.status_code == 403, (index, answer.text)
+    finally:
+        cluster.client.indices.delete_alias(index=SECRET, name=alias)
+
+
 def test_sessions_of_an_index_that_is_served_no_more_teach_nothing(client: FlaskClient, unlisted: FlaskClient) -> None:
     post(unlisted, "/v1/feedback", session="a", index=SECRET, query="fire", relevant=["1"])
     assert unlisted.get("/v1/sessions/a").get_json()["learned"] is not None
