@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import cache, wraps
 from typing import Any, ParamSpec, TypedDict, TypeVar
@@ -228,6 +229,8 @@ def mark(  # noqa: PLR0913 - the fields of POST /v1/feedback
         ResiftError: If the service fails or refuses the request for another reason.
     """
     ids = {"relevant": relevant, "irrelevant": irrelevant, "clicked": clicked, "skipped": skipped, "neutral": neutral}
+    if not isinstance(scores or {}, Mapping):
+        raise BadInput("scores is not a mapping", value=scores, expected="a dictionary from document ids to scores")
     content = {"index": index, "query": query, "session": session, "scores": dict(scores or {})}
     content |= {name: _document_ids(name, listed) for name, listed in ids.items()}
     address = _address(url)
@@ -257,11 +260,14 @@ def forget(session: str, *, url: str | None = None, key: str | None = None, time
     """
     if not isinstance(session, str) or not session:
         raise BadInput("session is not the id of a session", value=session, expected="a text")
+    try:
+        path = f"/v1/sessions/{quote(session, safe='')}"
+    except UnicodeEncodeError:
+        raise BadInput("session contains a lone surrogate", value=session, expected="Unicode text") from None
     address = _address(url)
     if address == _OFF:
         return False
     try:
-        path = f"/v1/sessions/{quote(session, safe='')}"
         return _call(_Deletion, "DELETE", address, path, None, key, timeout).deleted
     except SessionNotFound:
         return False
@@ -332,11 +338,7 @@ def _call(  # noqa: PLR0913 - the parts of a request
         ResiftError: If the service fails or refuses the request.
     """
     headers = _authorization(key)
-    try:
-        limit = urllib3.Timeout(total=timeout)
-    except ValueError:
-        raise BadInput(f"timeout is {timeout!r}", value=timeout, expected="a positive number of seconds") from None
-    data = None
+    limit, data = _time_limit(timeout), None
     if content is not None:
         headers["Content-Type"] = "application/json"
         try:
@@ -369,6 +371,25 @@ def _call(  # noqa: PLR0913 - the parts of a request
         else:
             breaker.report_success()
     raise _exception_of(problem, response.status)
+
+
+def _time_limit(timeout: float) -> urllib3.Timeout:
+    """Return the limit of the time for a connection and for the response, as the HTTP client requires it.
+
+    Args:
+        timeout: The limit in seconds.
+
+    Raises:
+        BadInput: If the limit is not a positive number, or too large for a socket.
+    """
+    try:
+        limit = urllib3.Timeout(total=timeout)
+        is_valid = timeout is None or timeout <= threading.TIMEOUT_MAX  # False for NaN
+    except ValueError:
+        is_valid = False
+    if not is_valid:
+        raise BadInput(f"timeout is {timeout!r}", value=timeout, expected="a positive number of seconds")
+    return limit
 
 
 def _authorization(key: str | None) -> dict[str, str]:

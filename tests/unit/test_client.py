@@ -232,6 +232,9 @@ def test_a_mark_is_one_request(service: type[Service], monkeypatch: pytest.Monke
     assert service.requests == [("POST", "/v1/feedback", "Bearer rsf_1", content)]
     with pytest.raises(BadInput, match="relevant is not a list"):
         resift.mark("papers", "wing", session="anna", relevant="a")
+    for scores in (["e"], 0.5):
+        with pytest.raises(BadInput, match="scores is not a mapping"):
+            resift.mark("papers", "wing", session="anna", scores=scores)  # type: ignore[arg-type]
 
 
 def test_a_session_is_deleted(service: type[Service]) -> None:
@@ -242,6 +245,8 @@ def test_a_session_is_deleted(service: type[Service]) -> None:
     assert not resift.forget("anna", timeout=60)
     with pytest.raises(BadInput, match="session is not the id"):
         resift.forget("")
+    with pytest.raises(BadInput, match="lone surrogate"):
+        resift.forget("anna\ud800")
 
 
 @pytest.mark.parametrize(
@@ -323,7 +328,7 @@ def test_the_service_reports_a_malformed_section_of_options(service: type[Servic
     assert content["body"] == body
 
 
-@pytest.mark.parametrize("timeout", [0, -1, "soon", True])
+@pytest.mark.parametrize("timeout", [0, -1, "soon", True, float("inf"), float("nan")])
 def test_an_invalid_timeout_only_causes_a_warning(
     service: type[Service], timeout: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
