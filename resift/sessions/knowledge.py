@@ -348,12 +348,14 @@ class KnowledgeLoader:
             gone = [Outcome.MARKS_GONE.english.format(len(judgements))] if judgements and not documents else []
             return replace(knowledge, notes=[*notes_on_unreadable_texts(documents), *gone])
         indices = (info.name, *info.indices)
-        missing = sum(judgement.index in indices for judgement in judgements) - len(searched)
+        # Documents that were judged under another alias of the index are not counted, whether or not they exist.
+        existing = sum(document.judgement.index in indices for document in searched)
+        missing = sum(judgement.index in indices for judgement in judgements) - existing
         own_fields = FieldKnowledge(mapped=info.vector_fields)
         if needs.fields:
             own_fields = self.fields.load(info, needs, feedback.for_query, documents, searched, headers)
         notes = [] if own_fields.vectors or own_fields.tokens else notes_on_unreadable_texts(documents)
-        return replace(knowledge, missing_documents=max(0, missing), own_fields=own_fields, notes=notes)
+        return replace(knowledge, missing_documents=missing, own_fields=own_fields, notes=notes)
 
     def _judgements(self, search: _SessionSearch) -> tuple[list[Judgement], list[str], bool]:
         """Read the relevance judgements of a session, and the judgements derived from the clicks of its user.

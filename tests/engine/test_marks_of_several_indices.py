@@ -161,3 +161,18 @@ def test_a_reason_names_the_judgement_of_the_hit_in_its_own_index(client: FlaskC
         assert (reason["index"], reason["document"], reason["grade"]) == (index, "1", grade)
     reordered = post(client, "/v1/search", **search, reasons=True, method="dynamax")["hits"]["hits"]
     assert [hit["resift"]["because"] for hit in reordered] == [None] * len(hits), "DynaMax moved these hits, too"
+
+
+def test_a_deleted_document_is_reported_if_another_one_was_marked_under_an_alias(
+    client: FlaskClient, plain_pattern: str
+) -> None:
+    index, alias = plain_pattern.replace("*", "a"), f"{plain_pattern[:-2]}-alias"
+    engine = client.application.extensions["resift"].engine
+    engine.client.indices.put_alias(index=index, name=alias)
+    for name, id in ((alias, "1"), (index, "2")):
+        post(client, "/v1/feedback", index=name, session="anna", query="fire", relevant=[id])
+    engine.client.delete(index=index, id="2", params={"refresh": "true"})
+    client.application.extensions["resift"].knowledge.clear_document_cache()
+    body = {"query": {"match": {"text": "fire"}}, "ext": {"resift": {"session": "anna"}}}
+    answer = post(client, "/v1/rewrite", index=index, body=body, scroll=True)
+    assert answer["resift"]["reason"] == "marked documents that no longer exist: 1"
