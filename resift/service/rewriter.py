@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Collection
 from dataclasses import replace
 from typing import NamedTuple
@@ -36,8 +37,11 @@ from resift.sessions.knowledge import KnowledgeLoader
 from resift.vectors.weights import discount_alpha
 
 log = logging.getLogger(__name__)
-_CACHED_SESSIONS = 5000
-_CACHED_INDICES = 1000
+# The caches of field names. A client can search any number of fields, so their size is limited in bytes.
+_SESSIONS_BYTES = 4_000_000
+_INDICES_BYTES = 2_000_000
+_ENTRY_BYTES = 600
+"""Approximate size of an entry without the field names: its key and the objects around the names."""
 _FIELD_SECONDS = 600.0
 SESSION_WINDOW = 400
 """Smallest default ``window_size`` of a search in a session that has learned something about the query."""
@@ -87,9 +91,9 @@ class SearchRewriter:
     ) -> None:
         self.model, self.config, self.infos, self.knowledge, self.words = model, config, infos, knowledge, words
         # The text fields of each session's latest search, if the index has no text fields of Resift.
-        self._searched_fields: TtlCache[Collection[str]] = TtlCache(_CACHED_SESSIONS, _FIELD_SECONDS)
+        self._searched_fields: TtlCache[Collection[str]] = TtlCache(_SESSIONS_BYTES, _FIELD_SECONDS)
         # For each index and caller's headers, the index's own vector and token fields that the latest query searched.
-        self._needs: TtlCache[RequiredData] = TtlCache(_CACHED_INDICES, _FIELD_SECONDS)
+        self._needs: TtlCache[RequiredData] = TtlCache(_INDICES_BYTES, _FIELD_SECONDS)
 
     def rewrite_for_pipeline(
         self, index: str, body: Body, headers: Headers = None, is_scroll: bool = False
@@ -177,10 +181,11 @@ class SearchRewriter:
         needs = required_data(query, info.vector_fields) if query.root.ranks_by_meaning else NO_REQUIRED_DATA
         if not info.fields:
             needs = replace(needs, text_fields=frozenset(map(without_boost, query.root.searched_fields or ())))
-        self._needs.put((info.name, str(headers)), replace(needs, texts=frozenset()))
-        if options.session is not None:
-            self._searched_fields.put(options.session, needs.text_fields)
         knowledge = self.knowledge.load(info, options, needs, headers)
+        size, caller = _size_in_bytes(needs.text_fields), str(headers)
+        self._needs.put((info.name, caller), replace(needs, texts=frozenset()), size + len(caller))
+        if options.session is not None:  # its id is well-formed, since the session was loaded
+            self._searched_fields.put(options.session, needs.text_fields, size)
         text, notes = options.text or "", [*filter(None, [options.unknown_keys]), *knowledge.notes]
         searched_text = text
         distinctive = shorten_to_distinctive_words(text, len(info.fields), self.model.table.idf)
@@ -278,6 +283,11 @@ class SearchRewriter:
             self.knowledge.warm_caches(info, options, needs, headers)
 
         self.knowledge.loader.submit((index, session, str(headers)), load)
+
+
+def _size_in_bytes(fields: Collection[str]) -> int:
+    """Return the approximate size of an entry with some field names in a cache."""
+    return _ENTRY_BYTES + sum(map(sys.getsizeof, fields))
 
 
 def min_session_window(knowledge: Knowledge) -> int:

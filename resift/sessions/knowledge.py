@@ -99,7 +99,8 @@ class _SessionSearch:
         """
         documents = hash(tuple(judgement.key for judgement in judgements))
         needs, caller = self.needs, str(self.headers)
-        return self.info.name, caller, documents, needs.fields, needs.text_fields, self.options.feedback
+        # A client can search any number of fields, so their names are not stored.
+        return self.info.name, caller, documents, needs.fields, hash(needs.text_fields), self.options.feedback
 
 
 def scoped_feedback(

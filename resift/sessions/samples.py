@@ -208,9 +208,9 @@ class WordSelector:
                 fields.
         """
         # Sessions have words in common. They are counted for one session after the other, so that no word is counted
-        # twice.
+        # twice. A client can search any number of fields, so the cache does not store their names.
         fields = info.fields or tuple(sorted(text_fields))
-        group = (info.name, str(headers), fields)
+        group = (info.name, str(headers), hash(fields))
         values = dict.fromkeys(words, 1.0)
         if not self._failures.get(group):
             try:

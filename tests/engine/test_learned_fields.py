@@ -5,8 +5,10 @@ Sessions learn from the text fields that queries search.
 
 from __future__ import annotations
 
+import gc
 import json
 import re
+import tracemalloc
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -385,3 +387,26 @@ def test_constant_factors_of_scores_do_not_change_what_a_session_does(
         assert scores(replaced, "anna") == scores(replaced, None)
     finally:
         cluster.drop_if_exists(index)
+
+
+@pytest.mark.parametrize(
+    ("field", "session"), [("title{long}", "anna{number}"), ("title", "anna {number}{long}")], ids=["field", "session"]
+)
+def test_searches_with_long_names_do_not_fill_the_memory(
+    client: FlaskClient, packages: str, field: str, session: str
+) -> None:
+    def search(number: int) -> None:
+        values = {"number": number, "long": "x" * 900_000}
+        query = {"match": {field.format(**values): f"viewer {number}"}}
+        body = {"query": query, "ext": {"resift": {"session": session.format(**values)}}}
+        post(client, "/v1/rewrite", index=packages, body=body)
+
+    search(0)
+    tracemalloc.start()
+    try:
+        for number in range(1, 31):
+            search(number)
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < 10_000_000
+    finally:
+        tracemalloc.stop()
