@@ -204,8 +204,12 @@ EQUIVALENT = {
     ("resift/service/index_infos.py", "_INFO_SECONDS = 4.0"): CACHE,
     ("resift/service/index_infos.py", "_CACHED_INFOS = 1001"): SIZE,
     ("resift/service/index_infos.py", "_CACHED_INFOS = 999"): SIZE,
-    ("resift/service/rewriter.py", "_CACHED_INDICES = 1001"): SIZE,
-    ("resift/service/rewriter.py", "_CACHED_INDICES = 999"): SIZE,
+    ("resift/service/rewriter.py", "_SESSIONS_BYTES = 4000001"): SIZE,
+    ("resift/service/rewriter.py", "_SESSIONS_BYTES = 3999999"): SIZE,
+    ("resift/service/rewriter.py", "_INDICES_BYTES = 2000001"): SIZE,
+    ("resift/service/rewriter.py", "_INDICES_BYTES = 1999999"): SIZE,
+    ("resift/service/rewriter.py", "_ENTRY_BYTES = 601"): SIZE,
+    ("resift/service/rewriter.py", "_ENTRY_BYTES = 599"): SIZE,
     ("resift/sessions/samples.py", "_SECONDS = 601.0  # lifetime of samples and counts in the cache"): CACHE,
     ("resift/sessions/samples.py", "_SECONDS = 599.0  # lifetime of samples and counts in the cache"): CACHE,
     ("resift/sessions/samples.py", "_CACHED_SAMPLES = 65"): SIZE,
@@ -224,7 +228,11 @@ EQUIVALENT = {
     ): SIZE,
     (
         "resift/service/runner.py",
-        "if error.status < 499 or is_unavailable:",
+        "may_concern_rewriting = error.status >= 499 or (is_rewritten and error.status == 400)",
+    ): "no error of ours has the status 499",
+    (
+        "resift/service/runner.py",
+        "if isinstance(facet_error, ResiftError) and facet_error.status < 499:",
     ): "no error of ours has the status 499",
     (
         "resift/service/runner.py",

@@ -75,9 +75,11 @@ class SearchRunner:
             reranking = self.dynamax.reranking(options, rewritten) if by_words else late_reranking(late, rewritten)
             return self._answer(parsed, rewritten, reranking if rewritten.ranks_by_text_scores and has_texts else None)
         except Exception as error:
-            return self._original_answer(parsed, error, "the rewritten search failed")
+            return self._original_answer(parsed, error, "the rewritten search failed", is_rewritten=True)
 
-    def _original_answer(self, parsed: ParsedSearch, error: Exception, message: str) -> Answer:
+    def _original_answer(
+        self, parsed: ParsedSearch, error: Exception, message: str, is_rewritten: bool = False
+    ) -> Answer:
         """Run the original search after an error, and return the response, which contains the reason.
 
         Args:
@@ -85,22 +87,32 @@ class SearchRunner:
             error: The error of the rewriting or of the rewritten search.
             message: A description of what failed, for the log and the response. The response to an error that Resift
                 raised on purpose contains the message of that error instead.
+            is_rewritten: Whether the rewritten search failed. The engine may have refused only the rewritten search
+                (status 400), for example because its rescore window is larger than ``index.max_rescore_window``.
 
         Raises:
             ResiftError: If the error says what is wrong with the search, or if the engine cannot be reached. Then
                 ``error`` is raised again. A damaged document of the embedded engine may only concern the session, so
-                this error is not raised again.
+                this error is not raised again. If the engine also refuses the original search or one of its facets,
+                the error of that request is raised.
         """
         if isinstance(error, ResiftError):
             is_unavailable = isinstance(error, EngineUnavailable) and not isinstance(error, CorruptEngine)
-            if error.status < 500 or is_unavailable:
+            may_concern_rewriting = error.status >= 500 or (is_rewritten and error.status == 400)
+            if is_unavailable or not may_concern_rewriting:
                 raise error
             reason = error.message
         else:
             log.error("%s", message, exc_info=error)
             reason = f"{message}: {type(error).__name__}"
         result = self.engine.search(parsed.search.index, parsed.query.body, headers=parsed.search.headers)
-        return Answer(result, {"reranked": False, "outcome": Outcome.FAILED.code, "reason": reason})
+        facets: dict[str, Any] = {}
+        try:
+            facets = self._count_facets(parsed, parsed.query.body)
+        except Exception as facet_error:  # counting may have failed before, and the hits do not need it
+            if isinstance(facet_error, ResiftError) and facet_error.status < 500:
+                raise
+        return Answer(result, {"reranked": False, "outcome": Outcome.FAILED.code, "reason": reason, **facets})
 
     def _answer(self, parsed: ParsedSearch, rewritten: Rewritten, reranking: Reranking | None) -> Answer:
         """Run a rewritten search, and build the response.

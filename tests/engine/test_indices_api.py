@@ -237,6 +237,33 @@ def test_a_text_has_no_values_to_count_and_its_keyword_has(
         cluster.drop_if_exists(index)
 
 
+@pytest.mark.parametrize("options", [{}, {"reasons": True}, {"method": "dynamax"}])
+def test_a_search_whose_rewriting_the_index_refuses_returns_plain_hits_and_facets(
+    cluster: OpenSearchEngine, model: Model, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    index = f"resift-test-{uuid.uuid4().hex[:12]}"
+    client = create_app(Config(store=str(tmp_path / "s.db")), engine=cluster, model=model).test_client()
+    limits = {"index": {"max_rescore_window": 50, "max_result_window": 150}}
+    mapping = {"properties": {"text": {"type": "text"}, "kind": {"type": "keyword"}}}
+    try:
+        cluster.client.indices.create(index=index, body={"settings": limits, "mappings": mapping})
+        body = {"text": "fire in the bush with smoke and flame", "kind": "dry"}
+        cluster.client.index(index=index, id="1", body=body, params={"refresh": "true"})
+        post(client, "/v1/feedback", index=index, session="a", query="fire", relevant=["1"])
+        search = {"index": index, "query": {"match": {"text": "fire"}}, "session": "a", "facets": ["kind"]}
+        found = post(client, "/v1/search", **search, **options)
+        assert [hit["_id"] for hit in found["hits"]["hits"]] == ["1"]
+        assert found["resift"]["facets"] == {"kind": [{"value": "dry", "count": 1}]}
+        assert found["resift"]["outcome"] == "failed"
+        assert "window" in found["resift"]["reason"]
+        smaller = post(client, "/v1/search", **search, window=50)
+        assert (smaller["resift"]["outcome"], smaller["resift"]["session"]) == ("rewritten", "a")
+        error = post(client, "/v1/search", 400, **search, size=151)["error"]
+        assert "from + size must be less than or equal to: [150] but was [151]" in error["message"]
+    finally:
+        cluster.drop_if_exists(index)
+
+
 def test_long_documents_are_highlighted(client: FlaskClient, engine: Engine, index: str, model: Model) -> None:
     engine.create(index, ["text"], model)
     texts = {"long": "fire " + "in the bush " * 100_000, "late": "the bush " * 120_000 + "fire"}

@@ -378,6 +378,20 @@ def test_a_failing_rewriting_leaves_the_engines_order(
     assert answer["resift"] == {"reranked": False, "outcome": "failed", "reason": reason}
 
 
+@pytest.mark.parametrize("error", [RuntimeError("out of order"), EngineError("overloaded", status=500)])
+def test_facets_that_cannot_be_counted_leave_the_hits(
+    client: FlaskClient, filled: str, engine: Engine, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(engine, "value_counts", fail)
+    answer = post(client, "/v1/search", index=filled, query="fire forest", facets=["n"])
+    assert ids(answer)
+    assert "facets" not in answer["resift"]
+    assert answer["resift"]["outcome"] == "failed"
+
+
 @pytest.mark.parametrize(
     ("error", "status"),
     [(EngineUnavailable("no node answers"), 503), (EngineError("the query is malformed", status=400), 400)],
