@@ -1,51 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0
 package resift.opensearch;
 
-import java.io.BufferedInputStream;
-import java.io.ByteArrayOutputStream;
-import java.io.EOFException;
+import java.io.FilterInputStream;
 import java.io.IOException;
 import java.io.InputStream;
-import java.io.OutputStream;
 import java.net.InetSocketAddress;
 import java.net.Proxy;
 import java.net.Socket;
 import java.net.URI;
-import java.nio.charset.StandardCharsets;
-import java.util.Arrays;
-import java.util.HashMap;
-import java.util.Locale;
-import java.util.Map;
-import java.util.regex.Matcher;
-import java.util.regex.Pattern;
 
 import javax.net.ssl.HttpsURLConnection;
 import javax.net.ssl.SSLParameters;
 import javax.net.ssl.SSLSocket;
 
+import org.apache.hc.core5.http.ClassicHttpRequest;
+import org.apache.hc.core5.http.ClassicHttpResponse;
+import org.apache.hc.core5.http.ConnectionClosedException;
+import org.apache.hc.core5.http.HttpException;
+import org.apache.hc.core5.http.HttpHeaders;
+import org.apache.hc.core5.http.HttpResponse;
+import org.apache.hc.core5.http.HttpStatus;
+import org.apache.hc.core5.http.MalformedChunkCodingException;
+import org.apache.hc.core5.http.MessageConstraintException;
+import org.apache.hc.core5.http.TruncatedChunkException;
+import org.apache.hc.core5.http.config.Http1Config;
+import org.apache.hc.core5.http.impl.io.DefaultBHttpClientConnection;
+import org.apache.hc.core5.http.impl.io.DefaultHttpResponseParser;
+import org.apache.hc.core5.http.impl.io.DefaultHttpResponseParserFactory;
+import org.apache.hc.core5.http.impl.io.HttpRequestExecutor;
+import org.apache.hc.core5.http.io.HttpMessageParser;
+import org.apache.hc.core5.http.io.SessionInputBuffer;
+import org.apache.hc.core5.http.io.entity.ByteArrayEntity;
+import org.apache.hc.core5.http.message.BasicClassicHttpRequest;
+import org.apache.hc.core5.http.protocol.HttpCoreContext;
+import org.apache.hc.core5.util.Timeout;
+
 /**
- * A connection to the service, which speaks HTTP/1.1. Another thread can close it at any time, which ends all waiting.
+ * A connection to the service. Another thread can close it at any time, which ends all waiting.
  *
- * <p>{@link java.net.HttpURLConnection} cannot be interrupted reliably. Its method {@code disconnect} itself waits as long as another thread sends
+ * <p>Apache HttpComponents Core writes the requests and reads the responses. This class only opens and closes the sockets, because other clients
+ * cannot be interrupted reliably. After {@code cancel}, Apache HttpClient 5.6 still waits for the next address of the host name, or for the first
+ * address after a slow lookup. The method {@code disconnect} of {@link java.net.HttpURLConnection} itself waits as long as another thread sends
  * over TLS, or reads the length of a chunk (Java 17 to 25). {@link java.net.http.HttpClient} can be interrupted, but takes at least twice as much
  * CPU time, because it passes each request through several threads.
  */
 final class Connection {
     /** The longest response body, in bytes. A longer one could exhaust the memory of the node. */
     static final int MAX_BYTES = 16 * 1024 * 1024;
+    /** The greatest length of all headers of a response together, in bytes, including interim responses such as 100. */
     private static final int MAX_HEADER_BYTES = 64 * 1024;
-    private static final int OK = 200;
-    private static final int SWITCHING_PROTOCOLS = 101;
-    private static final Pattern STATUS = Pattern.compile("HTTP/1\\.([01]) (\\d{3})( .*)?");
-    private static final Pattern LENGTH = Pattern.compile("\\d{1,18}");
-    private static final Pattern CHUNK_LENGTH = Pattern.compile("([0-9a-fA-F]{1,15})\\s*(;.*)?");
+    private static final Http1Config LIMITS = Http1Config.custom().setMaxLineLength(8 * 1024).setMaxHeaderCount(100).build();
+    private static final HttpRequestExecutor EXECUTOR = new HttpRequestExecutor();
 
     private final URI uri;
     private final Socket socket = new Socket(Proxy.NO_PROXY);
+    private final DefaultBHttpClientConnection http = new DefaultBHttpClientConnection(LIMITS, null, null, null, null, null, new HeaderParsers());
+    private SessionInputBuffer buffer;
     private InputStream in;
-    private OutputStream out;
     private int headerBytes;
-    private boolean hasResponse;
     private boolean isReusable;
 
     /**
@@ -69,12 +81,14 @@ final class Connection {
         socket.setSoTimeout(timeoutMillis);
         // The lookup of the host name cannot be interrupted. The operating system limits its time.
         socket.connect(new InetSocketAddress(uri.getHost(), port), timeoutMillis);
-        Socket encrypted = isSecure ? secure(port) : socket;
-        in = new BufferedInputStream(encrypted.getInputStream());
-        out = encrypted.getOutputStream();
+        if (isSecure) {
+            http.bind(secure(port), socket);
+        } else {
+            http.bind(socket);
+        }
     }
 
-    private Socket secure(int port) throws IOException {
+    private SSLSocket secure(int port) throws IOException {
         SSLSocket encrypted = (SSLSocket) HttpsURLConnection.getDefaultSSLSocketFactory().createSocket(socket, uri.getHost(), port, true);
         SSLParameters parameters = encrypted.getSSLParameters();
         parameters.setEndpointIdentificationAlgorithm("HTTPS"); // check the name in the certificate
@@ -94,7 +108,7 @@ final class Connection {
 
     /** Returns whether a response to the current request has begun. */
     boolean hasResponse() {
-        return hasResponse;
+        return headerBytes > 0;
     }
 
     /** Returns whether the connection can send another request. */
@@ -113,137 +127,91 @@ final class Connection {
      */
     byte[] post(String key, byte[] body, int timeoutMillis) throws IOException {
         isReusable = false;
-        hasResponse = false;
         headerBytes = 0;
-        socket.setSoTimeout(timeoutMillis);
-        byte[] head = head(key, body.length);
-        byte[] request = Arrays.copyOf(head, head.length + body.length);
-        System.arraycopy(body, 0, request, head.length, body.length);
-        out.write(request); // in as few packets as possible
-        out.flush();
-        return receive();
+        ClassicHttpRequest request = request(key, body);
+        HttpCoreContext context = HttpCoreContext.create();
+        http.setSocketTimeout(Timeout.ofMilliseconds(timeoutMillis));
+        try {
+            ClassicHttpResponse response = EXECUTOR.execute(request, http, (interim, connection, ignored) -> {
+                if (interim.getCode() == HttpStatus.SC_SWITCHING_PROTOCOLS) { // what follows is not HTTP
+                    throw failed(interim);
+                }
+            }, context);
+            if (response.getCode() != HttpStatus.SC_OK) {
+                throw failed(response);
+            }
+            // The response is not closed, because that would read the rest of a body that is too long.
+            byte[] content = response.getEntity().getContent().readNBytes(MAX_BYTES + 1);
+            if (content.length > MAX_BYTES) {
+                throw unreadable("with more than " + MAX_BYTES + " bytes");
+            }
+            isReusable = EXECUTOR.keepAlive(request, response, http, context) && buffer.length() == 0 && in.available() == 0;
+            return content;
+        } catch (TruncatedChunkException e) {
+            throw e; // the connection broke
+        } catch (HttpException | MalformedChunkCodingException | MessageConstraintException e) {
+            throw unreadable("with a malformed response: " + e.getMessage());
+        }
     }
 
-    private byte[] head(String key, int length) {
-        StringBuilder head = new StringBuilder();
-        head.append("POST ").append(URI.create(uri.toASCIIString()).getRawPath()).append(" HTTP/1.1\r\n");
-        head.append("Host: ").append(uri.getRawAuthority()).append("\r\n");
-        head.append("User-Agent: resift-opensearch\r\nAccept: application/json\r\nContent-Type: application/json\r\n");
+    private ClassicHttpRequest request(String key, byte[] body) {
+        ClassicHttpRequest request = new BasicClassicHttpRequest("POST", URI.create(uri.toASCIIString()));
+        request.addHeader(HttpHeaders.HOST, uri.getRawAuthority());
+        request.addHeader(HttpHeaders.USER_AGENT, "resift-opensearch");
+        request.addHeader(HttpHeaders.ACCEPT, "application/json");
+        request.addHeader(HttpHeaders.CONTENT_TYPE, "application/json");
         if (key != null) {
             if (key.chars().allMatch(c -> c >= ' ' && c <= '~') == false) {
                 throw new RewriteException(Failure.UNAUTHORIZED, "the API key contains characters that cannot be sent");
             }
-            head.append("Authorization: Bearer ").append(key).append("\r\n");
+            request.addHeader(HttpHeaders.AUTHORIZATION, "Bearer " + key);
         }
-        head.append("Content-Length: ").append(length).append("\r\n\r\n");
-        return head.toString().getBytes(StandardCharsets.US_ASCII);
+        request.addHeader(HttpHeaders.CONTENT_LENGTH, body.length);
+        request.setEntity(new ByteArrayEntity(body, null));
+        return request;
     }
 
-    private byte[] receive() throws IOException {
-        Matcher status;
-        int code;
-        Map<String, String> headers;
-        do { // until the response is not an interim one, such as 100
-            status = STATUS.matcher(readLine());
-            if (status.matches() == false) {
-                throw unreadable("without an HTTP status");
-            }
-            code = Integer.parseInt(status.group(2));
-            headers = readHeaders();
-        } while (code < OK && code != SWITCHING_PROTOCOLS);
-        if (code != OK) {
-            throw new RewriteException(Failure.ofStatus(code), uri + " answered with status " + code);
-        }
-        String encoding = headers.get("transfer-encoding");
-        String length = headers.get("content-length");
-        boolean isPersistent = status.group(1).equals("1") && headers.getOrDefault("connection", "").toLowerCase(Locale.ROOT).contains("close") == false;
-        byte[] body;
-        if (encoding != null) {
-            if (encoding.equalsIgnoreCase("chunked") == false) {
-                throw unreadable("with the transfer encoding [" + encoding + "]");
-            }
-            body = readChunks();
-        } else if (length != null) {
-            if (LENGTH.matcher(length).matches() == false) {
-                throw unreadable("with a malformed length");
-            }
-            body = readBytes(checked(Long.parseLong(length)));
-        } else {
-            isPersistent = false; // the end of the body is the end of the connection
-            body = in.readNBytes(MAX_BYTES + 1);
-            checked(body.length);
-        }
-        isReusable = isPersistent && (encoding == null || length == null) && in.available() == 0;
-        return body;
-    }
-
-    /** Reads headers up to the empty line. Names are in lower case. Values of a repeated header are separated by commas. */
-    private Map<String, String> readHeaders() throws IOException {
-        Map<String, String> headers = new HashMap<>();
-        for (String line = readLine(); line.isEmpty() == false; line = readLine()) {
-            int colon = line.indexOf(':');
-            if (colon <= 0) {
-                throw unreadable("with a malformed header");
-            }
-            headers.merge(line.substring(0, colon).toLowerCase(Locale.ROOT), line.substring(colon + 1).strip(), (a, b) -> a + "," + b);
-        }
-        return headers;
-    }
-
-    private byte[] readChunks() throws IOException {
-        ByteArrayOutputStream body = new ByteArrayOutputStream();
-        while (true) {
-            headerBytes = 0;
-            Matcher line = CHUNK_LENGTH.matcher(readLine());
-            if (line.matches() == false) {
-                throw unreadable("with a malformed chunk");
-            }
-            long length = Long.parseLong(line.group(1), 16);
-            if (length == 0) {
-                readHeaders();
-                return body.toByteArray();
-            }
-            checked(body.size() + length);
-            body.write(readBytes((int) length));
-            if (readLine().isEmpty() == false) {
-                throw unreadable("with a malformed chunk");
-            }
-        }
-    }
-
-    private byte[] readBytes(int length) throws IOException {
-        byte[] bytes = in.readNBytes(length);
-        if (bytes.length < length) {
-            throw new EOFException("the response is incomplete");
-        }
-        return bytes;
-    }
-
-    /** Reads a line without the characters at its end. */
-    private String readLine() throws IOException {
-        StringBuilder line = new StringBuilder();
-        for (int c = in.read(); c != '\n'; c = in.read()) {
-            if (c < 0) {
-                throw new EOFException(hasResponse ? "the response is incomplete" : "the connection was closed");
-            }
-            hasResponse = true;
-            if (++headerBytes > MAX_HEADER_BYTES) {
-                throw unreadable("with too long headers");
-            }
-            line.append((char) c);
-        }
-        int length = line.length();
-        return length > 0 && line.charAt(length - 1) == '\r' ? line.substring(0, length - 1) : line.toString();
-    }
-
-    private int checked(long length) {
-        if (length > MAX_BYTES) {
-            throw unreadable("with more than " + MAX_BYTES + " bytes");
-        }
-        return (int) length;
+    private RewriteException failed(HttpResponse response) {
+        return new RewriteException(Failure.ofStatus(response.getCode()), uri + " answered with status " + response.getCode());
     }
 
     private RewriteException unreadable(String how) {
         return new RewriteException(Failure.UNREADABLE, uri + " answered " + how);
+    }
+
+    /**
+     * Parses the headers of responses with the library's parser, which has no limit for the number of interim responses, and takes the end of the
+     * connection for the end of the headers.
+     */
+    private final class HeaderParsers extends DefaultHttpResponseParserFactory {
+        @Override
+        public HttpMessageParser<ClassicHttpResponse> create() {
+            HttpMessageParser<ClassicHttpResponse> parser = new DefaultHttpResponseParser(LIMITS);
+            return (sessionBuffer, inputStream) -> {
+                buffer = sessionBuffer;
+                in = inputStream;
+                return parser.parse(sessionBuffer, new HeaderStream(inputStream));
+            };
+        }
+    }
+
+    /** The part of the connection's data that is read to parse headers. */
+    private final class HeaderStream extends FilterInputStream {
+        HeaderStream(InputStream in) {
+            super(in);
+        }
+
+        @Override
+        public int read(byte[] bytes, int offset, int length) throws IOException {
+            int count = super.read(bytes, offset, length);
+            if (count < 0) {
+                throw new ConnectionClosedException(hasResponse() ? "the response is incomplete" : "the connection was closed");
+            }
+            headerBytes += count;
+            if (headerBytes > MAX_HEADER_BYTES) {
+                throw new MessageConstraintException("the headers are too long");
+            }
+            return count;
+        }
     }
 }

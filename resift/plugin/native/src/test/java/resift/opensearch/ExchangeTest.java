@@ -13,7 +13,9 @@ import java.io.IOException;
 import java.io.OutputStream;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
+import java.net.ServerSocket;
 import java.net.Socket;
+import java.net.SocketTimeoutException;
 import java.net.URI;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
@@ -87,6 +89,34 @@ class ExchangeTest {
     }
 
     @Test
+    void sendsOnlyTheseHeaders() throws Exception {
+        CompletableFuture<String> request = new CompletableFuture<>();
+        try (RawServer raw = new RawServer(false, socket -> {
+            byte[] buffer = new byte[8192];
+            request.complete(new String(buffer, 0, socket.getInputStream().read(buffer), StandardCharsets.UTF_8));
+            write(socket, OK + "Set-Cookie: a=b\r\nContent-Length: 2\r\n\r\n{}");
+        })) {
+            post(connections(raw.url() + "v1/é"), "k");
+            String authority = URI.create(raw.url()).getAuthority();
+            assertEquals(
+                String.join(
+                    "\r\n",
+                    "POST /v1/%C3%A9 HTTP/1.1",
+                    "Host: " + authority,
+                    "User-Agent: resift-opensearch",
+                    "Accept: application/json",
+                    "Content-Type: application/json",
+                    "Authorization: Bearer k",
+                    "Content-Length: 2",
+                    "",
+                    "{}"
+                ),
+                request.get(20, TimeUnit.SECONDS)
+            );
+        }
+    }
+
+    @Test
     void doesNotSendAKeyWithALineBreak() {
         assertEquals(Failure.UNAUTHORIZED, assertThrows(RewriteException.class, () -> post(connections, "k\r\nX: y")).failure);
         assertEquals(List.of(), received);
@@ -137,14 +167,30 @@ class ExchangeTest {
         assertEquals(2, new HashSet<>(clients).size());
     }
 
-    @Test
-    void sendsTheRequestAgainIfTheServiceHasClosedTheConnection() throws Exception {
-        try (RawServer closing = new RawServer(false, socket -> {
+    @ParameterizedTest
+    @ValueSource(booleans = { false, true })
+    void sendsTheRequestAgainIfTheServiceHasClosedTheConnection(boolean isSecure) throws Exception {
+        HttpsURLConnection.setDefaultSSLSocketFactory(RawServer.clients());
+        try (RawServer closing = new RawServer(isSecure, socket -> {
             socket.getInputStream().read(new byte[8192]);
             write(socket, OK + "Content-Length: 2\r\n\r\n{}");
             socket.close();
         })) {
             Connections pool = connections(closing.url());
+            for (int i = 0; i < 3; i++) {
+                assertEquals("{}", new String(post(pool, null), StandardCharsets.UTF_8));
+            }
+        }
+    }
+
+    @Test
+    void doesNotTakeSurplusDataForTheNextResponse() throws Exception {
+        try (RawServer raw = new RawServer(false, socket -> {
+            while (socket.getInputStream().read(new byte[8192]) >= 0) {
+                write(socket, OK + "Content-Length: 2\r\n\r\n{}" + OK + "Content-Length: 3\r\n\r\nbad");
+            }
+        })) {
+            Connections pool = connections(raw.url());
             for (int i = 0; i < 3; i++) {
                 assertEquals("{}", new String(post(pool, null), StandardCharsets.UTF_8));
             }
@@ -166,8 +212,10 @@ class ExchangeTest {
     void limitsTheLengthOfTheResponse() {
         assertEquals(Connection.MAX_BYTES, post(of("/longest"), null).length);
         assertEquals(Failure.UNREADABLE, failure("/longer"));
-        assertEquals(Failure.UNREADABLE, failureOf(OK + "Transfer-Encoding: chunked\r\n\r\n1000001\r\n"));
-        assertEquals(Failure.UNREADABLE, failureOf(OK + "Transfer-Encoding: chunked\r\n\r\nffffffffffff\r\n"));
+        String tooLong = "x".repeat(Connection.MAX_BYTES + 1);
+        assertEquals(Failure.UNREADABLE, failureOf(OK + "Transfer-Encoding: chunked\r\n\r\n1000001\r\n" + tooLong));
+        assertEquals(Failure.UNREADABLE, failureOf(OK + "Transfer-Encoding: chunked\r\n\r\nffffffffffff\r\n" + tooLong));
+        assertEquals(Failure.UNREADABLE, failureOf(OK + "\r\n" + tooLong));
         assertEquals(Failure.UNREADABLE, failureOf(OK + "X: " + "x".repeat(100_000)));
         assertEquals(Failure.UNREADABLE, failureOf("HTTP/1.1 100 Continue\r\n\r\n".repeat(5_000)));
     }
@@ -178,6 +226,8 @@ class ExchangeTest {
             "HTTP/1.1 200\r\nCONTENT-LENGTH:  2 \r\nX: y\r\n\r\n{}",
             "HTTP/1.1 200 OK\nContent-Length: 2\n\n{}",
             "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+            "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+            "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n1\r\n{\r\n0001;x=y\r\n}\r\n0\r\nTrailer: x\r\n\r\n",
             "HTTP/1.1 200 OK\r\n\r\n{}",
             "HTTP/1.0 200 OK\r\n\r\n{}",
@@ -199,11 +249,12 @@ class ExchangeTest {
         {
             "UNREACHABLE, ''",
             "UNREACHABLE, HTTP/1.1 2",
+            "UNREACHABLE, HTTP/1.1 200 OK|",
             "UNREACHABLE, HTTP/1.1 200 OK|Content-Le",
             "UNREACHABLE, HTTP/1.1 200 OK|Content-Length: 3||{}",
             "UNREACHABLE, HTTP/1.1 200 OK|Transfer-Encoding: chunked||3|{}",
             "UNREADABLE, SSH-2.0|",
-            "UNREADABLE, HTTP/2 200|",
+            "UNREADABLE, HTTP/2 200||",
             "UNREADABLE, HTTP/1.1 200 OK|Content-Length: -1||",
             "UNREADABLE, HTTP/1.1 200 OK|Content-Length: 2|Content-Length: 3||{}",
             "UNREADABLE, HTTP/1.1 200 OK|Content-Length: 99999999999999999999||",
@@ -261,6 +312,27 @@ class ExchangeTest {
     @EnumSource
     void canBeEndedAtAnyTimeWithTls(Endless endless) throws Exception {
         endsWhile(endless, true);
+    }
+
+    @Test
+    void canBeEndedWhileItConnects() throws Exception {
+        List<Socket> waiting = new ArrayList<>();
+        try (ServerSocket full = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            try {
+                while (true) { // until the system accepts no further connection
+                    waiting.add(new Socket());
+                    waiting.get(waiting.size() - 1).connect(full.getLocalSocketAddress(), 500);
+                }
+            } catch (SocketTimeoutException e) {
+                CountDownLatch begun = new CountDownLatch(1);
+                CompletableFuture.delayedExecutor(200, TimeUnit.MILLISECONDS).execute(begun::countDown);
+                ends(connections("http://127.0.0.1:" + full.getLocalPort() + "/"), ANSWER, begun);
+            }
+        } finally {
+            for (Socket socket : waiting) {
+                socket.close();
+            }
+        }
     }
 
     @Test
