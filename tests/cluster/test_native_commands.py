@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -214,16 +215,35 @@ def search(url: str, **ext: Any) -> None:
         assert (answer["_shards"]["total"], answer["_shards"]["failed"]) == (2, 0)
 
 
-@pytest.mark.filterwarnings("ignore:this request accesses system indices")  # where ML Commons stores its key
-def test_a_model_is_deployed_on_a_node_that_reads_the_encryption_key_late(nodes: list[Any], packaged: Model) -> None:
+@pytest.fixture(scope="module")
+def installer(nodes: list[Any], packaged: Model) -> Iterator[Installer]:
+    """Yield an installation in the cluster, whose second node has lost the plugin.
+
+    The plugin was on all nodes when the index ``spread`` was attached. At its restart without the plugin, the second
+    node also forgot the key with which ML Commons encrypts, and cannot read it again.
+    """
     first, second = nodes
-    with closing(OpenSearchEngine(first.url, timeout=60)) as engine, ThreadPoolExecutor(1) as pool:
+    with closing(OpenSearchEngine(first.url, timeout=60)) as engine:
         installer = Installer(engine, Installation("late", packaged, ("body",), "http://127.0.0.1:8080"), KEY)
         installer.install()
-        remote = RemoteModel(installer.cluster, "query", installer.template_values)
-        # The second node forgets the key with which ML Commons encrypts, and cannot read it again.
-        installer.cluster.update_index_settings(".plugins-ml-config", {"index.blocks.read": True})
-        restart(second, second.how.home)
+        assert "route       Resift's plugin, which all nodes have" in attach(first.url, "--yes")
+        for one in nodes:
+            search(one.url)
+        hide_encryption_key(installer.cluster, True)
+        restart(second, assembled_home())
+        yield installer
+
+
+def hide_encryption_key(cluster: Cluster, is_hidden: bool) -> None:
+    """Hide the key with which ML Commons encrypts from nodes that have not read it yet, or show it again."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "this request accesses system indices")
+        cluster.update_index_settings(".plugins-ml-config", {"index.blocks.read": is_hidden or None})
+
+
+def test_a_model_is_deployed_on_a_node_that_reads_the_encryption_key_late(installer: Installer) -> None:
+    remote = RemoteModel(installer.cluster, "query", installer.template_values)
+    with ThreadPoolExecutor(1) as pool:
         made = pool.submit(remote.create)
 
         def is_partially_deployed() -> bool:
@@ -233,10 +253,9 @@ def test_a_model_is_deployed_on_a_node_that_reads_the_encryption_key_late(nodes:
             return False
 
         assert until(is_partially_deployed)
-        installer.cluster.update_index_settings(".plugins-ml-config", {"index.blocks.read": None})
+        hide_encryption_key(installer.cluster, False)
         made.result()
-        assert (deployment(remote), remote.state()) == ("DEPLOYED", "ok")
-        installer.uninstall()
+    assert (deployment(remote), remote.state()) == ("DEPLOYED", "ok")
 
 
 def deployment(remote: RemoteModel) -> str:
@@ -245,34 +264,28 @@ def deployment(remote: RemoteModel) -> str:
     return model["model_state"] if model else ""
 
 
-def test_the_plugin_must_be_on_all_nodes(nodes: list[Any], here: Path) -> None:
-    first, second = nodes
-    url, without = first.url, assembled_home()
-    with closing(OpenSearchEngine(url, timeout=60)) as engine:
-        cluster = Cluster(engine)
-        assert "route       Resift's plugin, which all nodes have" in attach(url, "--yes")
-        for one in nodes:
-            search(one.url)
-        # the second node loses the plugin
-        restart(second, without)
-        assert NativePlugin.read(cluster).nodes_without == ["node-1"]
-        with pytest.raises(
-            EngineError, match=r"Processor type \[resift\] is not installed on node|Invalid processor type resift"
-        ):
-            SearchAttachment(cluster, "spread").run_native(("http://127.0.0.1:8080",))
-        # the first node removes ext.resift, which the shard on the second node could not read
-        for options in ({"session": "anna"}, {"session": None}, {"query": "strike"}):
-            search(url, resift=options)
-        planned = attach(url, "--dry-run")
-        assert "route       ml_inference of ML Commons, because these nodes lack Resift's plugin: node-1" in planned
-        with pytest.raises(EngineError, match="resift-spread"):
-            search(second.url)
-        rows = {row.name: row for row in native_rows(cluster)}
-        assert rows["resift on node-0"].fix == ""
-        assert rows["resift on node-1"].state.startswith("missing: pipelines with its processor fail on this node")
-        assert "bin/opensearch-plugin install file:///PATH/resift-" in rows["resift on node-1"].fix
-        assert rows["resift-spread"].state == "needs Resift's plugin, which is missing on 1 of 2 nodes"
-        # attaching again helps without the plugin
-        assert "moved       from Resift's plugin, which rewrites these searches now" in attach(url, "--yes")
-        for one in nodes:
-            search(one.url)
+def test_the_plugin_must_be_on_all_nodes(nodes: list[Any], installer: Installer, here: Path) -> None:
+    (first, second), cluster = nodes, installer.cluster
+    hide_encryption_key(cluster, False)
+    installer.uninstall()
+    assert NativePlugin.read(cluster).nodes_without == ["node-1"]
+    with pytest.raises(
+        EngineError, match=r"Processor type \[resift\] is not installed on node|Invalid processor type resift"
+    ):
+        SearchAttachment(cluster, "spread").run_native(("http://127.0.0.1:8080",))
+    # the first node removes ext.resift, which the shard on the second node could not read
+    for options in ({"session": "anna"}, {"session": None}, {"query": "strike"}):
+        search(first.url, resift=options)
+    planned = attach(first.url, "--dry-run")
+    assert "route       ml_inference of ML Commons, because these nodes lack Resift's plugin: node-1" in planned
+    with pytest.raises(EngineError, match="resift-spread"):
+        search(second.url)
+    rows = {row.name: row for row in native_rows(cluster)}
+    assert rows["resift on node-0"].fix == ""
+    assert rows["resift on node-1"].state.startswith("missing: pipelines with its processor fail on this node")
+    assert "bin/opensearch-plugin install file:///PATH/resift-" in rows["resift on node-1"].fix
+    assert rows["resift-spread"].state == "needs Resift's plugin, which is missing on 1 of 2 nodes"
+    # attaching again helps without the plugin
+    assert "moved       from Resift's plugin, which rewrites these searches now" in attach(first.url, "--yes")
+    for one in nodes:
+        search(one.url)
