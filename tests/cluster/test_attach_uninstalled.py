@@ -31,9 +31,12 @@ SHELL = """
 exec 2>&1
 export PIP_NO_COMPILE=1 PIP_DISABLE_PIP_VERSION_CHECK=1  # most of what is installed is never imported
 trap 'kill $(jobs -p) 2>/dev/null; wait 2>/dev/null' EXIT
-# without a pip of its own, which takes seconds to install: the pip of the tests installs into the environment
+# without a pip of its own, which takes seconds to install
 {python} -m venv --without-pip .venv && . .venv/bin/activate
-pip() {{ {python} -m pip --python .venv/bin/python "$@"; }}
+# uv installs the same packages with a fifth of the CPU time of pip, but does not read the configuration of pip
+pip() {{
+  {python} -m uv pip "$1" --python .venv/bin/python "${{@:2}}" || {python} -m pip --python .venv/bin/python "$@"
+}}
 """
 WAIT = "for _ in $(seq 1200); do curl -sf http://127.0.0.1:8080/healthz > /dev/null && break; sleep 0.1; done"
 # A search does not wait long for a session that is not loaded yet. On a busy machine, the first search may be plain.
