@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 import requests
+from listening import listening
 from opensearch_fixture import service_host
 from opensearchpy import OpenSearch, RequestError
-from werkzeug.serving import make_server
 
 from resift import Model, WordVectors, build_model
 from resift.errors import EngineError
@@ -94,18 +93,8 @@ def service(
     store = str(tmp_path_factory.mktemp("service") / "sessions.db")
     config = Config(store=store, alpha=0.5, keys=str(keys.path))
     host = service_host(request.config)
-    server = make_server(
-        "127.0.0.1" if host == "127.0.0.1" else "0.0.0.0",
-        0,
-        create_app(config, engine=cluster, model=packaged),
-        threaded=True,
-    )
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://{host}:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with listening(create_app(config, engine=cluster, model=packaged), host) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")

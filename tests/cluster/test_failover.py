@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from engine_documents import documents, ids
+from listening import running
 from opensearchpy.exceptions import TransportError
 from tcp_proxy import Proxy
 from waiting import until
@@ -227,13 +228,11 @@ def test_an_invalid_search_response_is_not_returned(kind: str, answer: bytes) ->
 
         def log_message(self, *_: object) -> None: ...
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Stranger) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        engine = OpenSearchEngine(f"http://127.0.0.1:{server.server_port}")
+    with running(ThreadingHTTPServer(("127.0.0.1", 0), Stranger)) as url:
+        engine = OpenSearchEngine(url)
         with pytest.raises(EngineError, match="is not from OpenSearch"):
             engine.search("news", {"query": {"match_all": {}}})
         engine.close()
-        server.shutdown()
 
 
 def test_indexing_continues_while_nodes_fail_and_return(
@@ -515,13 +514,10 @@ class Gateway(BaseHTTPRequestHandler):
 def gateways() -> Iterator[OpenSearchEngine]:
     """Yield an engine with two addresses, both of which are a :class:`Gateway`."""
     Gateway.asked.clear()
-    with ThreadingHTTPServer(("127.0.0.1", 0), Gateway) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}"
+    with running(ThreadingHTTPServer(("127.0.0.1", 0), Gateway)) as url:
         engine = OpenSearchEngine(f"{url},{url}")
         yield engine
         engine.close()
-        server.shutdown()
 
 
 def test_a_gateway_that_lost_its_node_is_no_node_that_answers(

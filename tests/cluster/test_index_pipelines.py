@@ -50,6 +50,7 @@ class Handler(BaseHTTPRequestHandler):
     """Handler of the requests to a :class:`Rewriter`."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # otherwise the body of a response waits 40 ms for an acknowledgement
     server: Rewriter
 
     def do_POST(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +11,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from listening import listening
 from managed_front import ACCESS, REGION, SECRET, Front, ManagedDomain
 from node_security import Certificates
-from werkzeug.serving import make_server
 
 from resift import Model
 from resift.cli.main import main
@@ -47,13 +46,8 @@ def trusting(cluster: OpenSearchEngine) -> Iterator[Cluster]:
 def service(opensearch_url: str, packaged: Model, tmp_path: Path) -> Iterator[str]:
     """Yield the address of a service with a key, without TLS."""
     config = Config(engine=opensearch_url, store=str(tmp_path / "sessions.db"), api_key=KEY)
-    server = make_server("127.0.0.1", 0, create_app(config, model=packaged), threaded=True)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with listening(create_app(config, model=packaged)) as url:
+        yield url
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from cluster_snapshot import snapshot
+from listening import running
 from opensearchpy import OpenSearch
 from secured_node import EVERYTHING, SecuredNode
 from served import Server, serving
@@ -208,18 +208,13 @@ def answering() -> Iterator[Callable[[dict[str, Any]], str]]:
         def log_message(self, format: str, *arguments: Any) -> None:
             """Log nothing."""
 
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
+    with running(HTTPServer(("127.0.0.1", 0), Handler)) as url:
 
-    def serve(info: dict[str, Any]) -> str:
-        given.update(info)
-        return f"http://127.0.0.1:{server.server_port}"
+        def serve(info: dict[str, Any]) -> str:
+            given.update(info)
+            return url
 
-    yield serve
-    server.shutdown()
-    thread.join()
-    server.server_close()
+        yield serve
 
 
 @pytest.mark.usefixtures("here")

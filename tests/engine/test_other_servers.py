@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from listening import running
 
 from resift.errors import EngineError, NotFound
 from resift.service.connect import open_engine
@@ -36,10 +36,8 @@ class OtherServer(BaseHTTPRequestHandler):
 @pytest.fixture
 def url() -> Iterator[str]:
     """Where such a server listens."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), OtherServer) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with running(ThreadingHTTPServer(("127.0.0.1", 0), OtherServer)) as url:
+        yield url
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,9 +13,9 @@ from typing import Any
 
 import pytest
 from flask import Flask, request
+from listening import listening, running
 from opensearch_fixture import ENVIRONMENT, NEEDS, required
 from service_app import TEXTS
-from werkzeug.serving import make_server
 
 from resift import Model
 from resift.plugin.opensearch.engine import OpenSearchEngine
@@ -125,15 +124,8 @@ def real_service(engine: OpenSearchEngine, model: Model, store: Path, /, **setti
         if request.path == "/v1/rewrite":
             requests.append(request.get_json())
 
-    server = make_server("127.0.0.1", 0, app, threaded=True)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield RealService(app, f"http://127.0.0.1:{server.server_port}", requests)
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with listening(app) as url:
+        yield RealService(app, url, requests)
 
 
 @contextmanager
@@ -146,6 +138,8 @@ def faulty_service(respond: Callable[[Json], tuple[int, bytes]]) -> Iterator[str
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        # Otherwise the body of a response waits 40 ms until the node acknowledges the headers.
+        disable_nagle_algorithm = True
 
         def do_POST(self) -> None:
             status, body = respond(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
@@ -164,14 +158,8 @@ def faulty_service(respond: Callable[[Json], tuple[int, bytes]]) -> Iterator[str
         daemon_threads = True
         request_queue_size = 256
 
-    with Server(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with running(Server(("127.0.0.1", 0), Handler)) as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

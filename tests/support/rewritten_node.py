@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,10 +12,10 @@ import pytest
 from engine_documents import CONTENT_WORDS as WORDS
 from flask import Flask, Response
 from flask import request as flask_request
+from listening import listening
 from opensearch_fixture import service_host
 from opensearchpy import OpenSearch
 from service_app import post
-from werkzeug.serving import make_server
 
 from resift import Model
 from resift.contracts.documents import Document
@@ -124,24 +123,19 @@ def rewritten_node(
             answers.append(response.get_json())
         return response
 
-    server = make_server("127.0.0.1" if host == "127.0.0.1" else "0.0.0.0", 0, app, threaded=True)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    _create(cluster, model, index, other)
-    installer = Installer(cluster, Installation(name, model, tuple(FIELDS), f"http://{host}:{server.server_port}"))
-    try:
-        installer.install()
-        query_model = RemoteModel(installer.cluster, "query", installer.template_values).model_id
-        node = Node(app, client, name, index, other, query_model, answers)
-        node.post("/v1/feedback", session=SESSION, query="fire", relevant=["3"], irrelevant=["8"])
-        yield node
-        installer.uninstall()
-    finally:
-        made = f"{index},{other},{config.ubi_events},{config.ubi_queries}"
-        client.indices.delete(index=made, params={"ignore_unavailable": "true"})
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with listening(app, host) as url:
+        _create(cluster, model, index, other)
+        installer = Installer(cluster, Installation(name, model, tuple(FIELDS), url))
+        try:
+            installer.install()
+            query_model = RemoteModel(installer.cluster, "query", installer.template_values).model_id
+            node = Node(app, client, name, index, other, query_model, answers)
+            node.post("/v1/feedback", session=SESSION, query="fire", relevant=["3"], irrelevant=["8"])
+            yield node
+            installer.uninstall()
+        finally:
+            made = f"{index},{other},{config.ubi_events},{config.ubi_queries}"
+            client.indices.delete(index=made, params={"ignore_unavailable": "true"})
 
 
 def _create(cluster: OpenSearchEngine, model: Model, index: str, other: str) -> None:

@@ -9,7 +9,6 @@ import json
 import shutil
 import ssl
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from listening import running
 
 from resift.errors import BadInput
 from resift.plugin.opensearch.engine import OpenSearchEngine
@@ -52,12 +52,8 @@ def server(here: Path) -> Iterator[HTTPServer]:
     # threads, since one that waits for the next request of a connection would hold up the end
     server = ThreadingHTTPServer(("127.0.0.1", 0), Recorder)
     server.requests = []  # type: ignore[attr-defined]
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with running(server):
+        yield server
 
 
 def received_requests(
