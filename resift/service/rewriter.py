@@ -21,6 +21,7 @@ from resift.encoders.model import Model
 from resift.errors import EngineUnavailable, IndexNotFound, IndexNotServed, ResiftError
 from resift.feedback.feedback import Feedback
 from resift.options_section import without_options
+from resift.query.allow_list import check_against_allow_list
 from resift.query.body import Query, parse, restore_body
 from resift.query.dsl import Body, without_boost
 from resift.query.limits import check_limits
@@ -202,11 +203,30 @@ class SearchRewriter:
             knowledge,
             text=searched_text,
             expansion_words=words,
-            has_enough_hits=bool(may_widen and words)
-            and self.knowledge.word_selector.has_enough_hits(query.root.raw, info, headers),
+            has_enough_hits=bool(may_widen and words) and self._has_enough_hits(info, query, options, headers),
             related_words=self.words.related_words(info, text, query.root.raw, headers) if may_widen else {},
             notes=notes,
         )
+
+    def _has_enough_hits(self, info: IndexInfo, query: Query, options: Options, headers: Headers) -> bool:
+        """Return whether a query has enough hits, so that expansion words need not find further documents.
+
+        To count the hits, the service runs the query itself. The query of a search pipeline or of an application was
+        not checked, and it could look up documents of indices that are not served. Such a query is only run if the
+        allow-list of query clauses permits it. Otherwise, it counts as a query with enough hits.
+
+        Args:
+            info: The names, fields and settings of the searched index.
+            query: The parsed search body.
+            options: The rewriting options that the search sets.
+            headers: The caller's HTTP headers.
+        """
+        if options.through_cluster:
+            try:
+                check_against_allow_list("query", query.root.raw)
+            except ResiftError:
+                return True
+        return self.knowledge.word_selector.has_enough_hits(query.root.raw, info, headers)
 
     def _with_defaults(self, info: IndexInfo, options: Options, knowledge: Knowledge) -> Options:
         """Fill in defaults for the rewriting options that a search does not set.

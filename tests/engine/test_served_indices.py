@@ -185,6 +185,28 @@ def test_queries_look_nothing_up_in_other_indices(client: FlaskClient, unlisted:
             assert answer.status_code == status, (index, body, answer.text)
 
 
+@pytest.mark.parametrize("position", range(5))
+def test_rewriting_runs_no_lookups_in_other_indices(
+    client: FlaskClient, cluster: OpenSearchEngine, monkeypatch: pytest.MonkeyPatch, position: int
+) -> None:
+    post(client, "/v1/feedback", session="a", index=OPEN, query="fire", relevant=["1"])
+    sent: list[str] = []
+    search = cluster.search
+
+    def record(index: str, body: Any, *arguments: Any, **options: Any) -> Any:
+        sent.append(json.dumps(body))
+        return search(index, body, *arguments, **options)
+
+    monkeypatch.setattr(cluster, "search", record)
+    harmless, lookup = {"term": {"text": "fire"}}, lookups(SECRET)[position]
+    for condition in (harmless, lookup):
+        query = {"bool": {"must": [{"match": {"text": "fire"}}], "filter": [condition]}}
+        body = {"query": query, "ext": {"resift": {"session": "a", "widen": True}}}
+        post(client, "/v1/rewrite", index=OPEN, body=body)
+    assert any(json.dumps(harmless) in body for body in sent)
+    assert not any(json.dumps(lookup) in body for body in sent)
+
+
 def looked_up(value: Any) -> list[str]:
     """Return the indices that a part of a body names, sorted."""
     return sorted(named_indices(collect_contents("query", value)))
