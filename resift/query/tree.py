@@ -406,7 +406,7 @@ def boost_of(options: Mapping[str, Any]) -> float:
     """
     try:
         return float(options.get("boost", 1.0))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # OverflowError: an integer of more than 308 digits
         return 1.0
 
 

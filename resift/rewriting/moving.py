@@ -269,6 +269,6 @@ def _as_finite_vector(vector: Any) -> Floats | None:
     try:
         with np.errstate(over="ignore"):  # numbers that are too large for 32 bits become infinite
             numbers = np.asarray(vector, np.float32)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # OverflowError: an integer of more than 308 digits
         return None
     return numbers if np.isfinite(numbers).all() else None

@@ -100,6 +100,7 @@ DAY = {"gauss": {"day": {"origin": "now", "scale": "7d"}}}
         ({"bool": {"should": [BOOSTED, BOOSTED]}}, 5),
         ({"bool": {"should": [{"bool": {"must": [BOOSTED], "boost": 2}}, {"bool": {"must": [BOOSTED]}}]}}, 5),
         ({"bool": {"should": [{"bool": {"must": [FIELDS], "boost": 0}}, BOOSTED]}}, 5),
+        ({"multi_match": {"query": "fire", "fields": ["title"], "boost": 10**400}}, 1.0),  # OpenSearch refuses it
     ],
 )
 def test_constant_factors_of_text_scores(clause: dict[str, Any], factor: float) -> None:

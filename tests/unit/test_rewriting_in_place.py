@@ -268,6 +268,7 @@ def test_tokens_that_are_numbers_only_add_score() -> None:
         ({"knn": {"v": {"vector": [1.0, 2.0], "k": 3}}}, Outcome.OTHER_DIMENSION),
         ({"knn": {"v": {"vector": ["a", "b"], "k": 3}}}, Outcome.OTHER_DIMENSION),
         ({"knn": {"v": {"vector": [1e39, 0.0, 0.0, 0.0], "k": 3}}}, Outcome.OTHER_DIMENSION),  # too large for 32 bits
+        ({"knn": {"v": {"vector": [10**400, 0, 0, 0], "k": 3}}}, Outcome.OTHER_DIMENSION),
         ({"neural": {"v": {"query_text": "fire", "model_id": "gone"}}}, Outcome.MODEL_UNAVAILABLE),
         ({"neural": {"v": {"query_text": "fire", "query_image": "…", "model_id": "m1"}}}, Outcome.MODEL_UNAVAILABLE),
         ({"neural_sparse": {"tokens": {"query_text": "fire"}}}, Outcome.MODEL_UNAVAILABLE),
