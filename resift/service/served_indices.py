@@ -21,7 +21,8 @@ class ServedIndices:
 
     An index is allowed if its name matches a pattern. For a backing index of a data stream (``.ds-logs-000001``), the
     stream's name (``logs``) must match. An alias is allowed if the settings contain its exact name. Names that begin
-    with a dot are never allowed, because OpenSearch reserves them for itself.
+    with a dot are never allowed, because OpenSearch reserves them for itself. Indices of other clusters
+    (``cluster:index``) are never allowed either.
 
     Args:
         patterns: Names and patterns, in which ``*`` matches any characters.
@@ -67,7 +68,9 @@ class ServedIndices:
             IndexNotServed: If an index is not allowed, or does not exist.
         """
         parts = [self.name_to_match(part) for part in index.split(",")]
-        if any(map(self._is_internal, parts)):
+        # A search in "news,other:*" also reads the cluster "other". The list of index names from resolve() lacks these
+        # indices, because OpenSearch resolves names of other clusters only for searches.
+        if ":" in index or any(map(self._is_internal, parts)):
             raise index_not_served(index)
         names = [self.name_to_match(name) for name in resolve(index)]
         if not names or any(map(self._is_internal, names)):

@@ -124,6 +124,30 @@ def test_a_listed_pattern_does_not_serve_other_indices_through_their_aliases(
         cluster.client.indices.delete_alias(index=SECRET, name=alias)
 
 
+@pytest.fixture
+def remote(cluster: OpenSearchEngine) -> Iterator[str]:
+    """Connect the cluster to itself as a remote cluster, and return the name of the remote cluster."""
+    name = f"{P}-remote"
+    (node,) = cluster.client.nodes.info(node_id="_local", metric="transport")["nodes"].values()
+    setting = f"cluster.remote.{name}.seeds"
+    cluster.client.cluster.put_settings(body={"persistent": {setting: [node["transport"]["publish_address"]]}})
+    yield name
+    cluster.client.cluster.put_settings(body={"persistent": {setting: None}})
+
+
+def test_indices_of_remote_clusters_are_not_served(
+    client: FlaskClient, unlisted: FlaskClient, cluster: OpenSearchEngine, remote: str
+) -> None:
+    # The cluster itself can search the remote indices. But as names of mappings, they match no index.
+    for index in (f"{OPEN},{remote}:{SECRET[:-1]}*", f"{OPEN},*:{SECRET[:-1]}*", f"{OPEN},{remote}:*"):
+        hits = cluster.search(index, {"size": 100}).hits
+        assert any(hit["_index"] == f"{remote}:{SECRET}" for hit in hits)
+        for asked in (client, unlisted):
+            answer = asked.post("/v1/search", json={"index": index, "query": {"match_all": {}}})
+            assert answer.status_code == 403, answer.text
+    assert unlisted.post("/v1/search", json={"index": f"{remote}:{SECRET}", "query": "fire"}).status_code == 403
+
+
 def test_sessions_of_an_index_that_is_served_no_more_teach_nothing(client: FlaskClient, unlisted: FlaskClient) -> None:
     post(unlisted, "/v1/feedback", session="a", index=SECRET, query="fire", relevant=["1"])
     assert unlisted.get("/v1/sessions/a").get_json()["learned"] is not None
