@@ -459,10 +459,24 @@ class Engine(ABC):
             AmbiguousDocument: If several of the indices contain a document with the same id.
             EngineError: If some shards do not answer (status 503).
         """
+        return self._documents_of(index, {"ids": {"values": list(ids)}}, len(ids), headers, vectors)
+
+    def _documents_of(
+        self, index: str, query: Body, count: int, headers: Headers, vectors: str
+    ) -> dict[str, tuple[dict[str, Any], Floats | None]]:
+        """Return the documents that match a query for certain ids, like :meth:`documents`.
+
+        Args:
+            index: The name of the index, alias, pattern or list.
+            query: The query clause.
+            count: The number of ids in the query.
+            headers: The caller's HTTP headers, which are passed on to the engine.
+            vectors: The name of the vector field.
+        """
         # Vectors are exact if _source names their field, and may be rounded otherwise.
         source = ["*", vectors]
         # Request one hit more than there are ids. If an id exists in two indices, at least one id then occurs twice.
-        body = {"query": {"ids": {"values": list(ids)}}, "size": len(ids) + 1, "_source": source}
+        body = {"query": query, "size": count + 1, "_source": source}
         result = self.search(index, {**body, **PLAIN}, vectors, headers)
         shards = result.response.get("_shards", {"total": 0, "successful": 0})
         # Documents on shards that do not answer must not be reported as missing. OpenSearch does not count unassigned

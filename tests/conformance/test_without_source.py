@@ -88,6 +88,24 @@ def test_an_alias_of_indices_with_and_without_source_can_be_marked(client: Flask
         assert rewritten(client, f"{prefix}-all", session["session"])["resift"]["rewritten"] is True
 
 
+@pytest.mark.parametrize("kinds", [["stored"], ["vectors"], ["kept", "stored"]], ids=",".join)
+def test_documents_that_the_filter_of_an_alias_hides_are_not_read(
+    client: FlaskClient, opensearch_client: OpenSearchClient, prefix: str, kinds: list[str]
+) -> None:
+    alias = f"{prefix}-war-{'-'.join(kinds)}"
+    actions = [
+        {"add": {"index": f"{prefix}-{kind}", "alias": alias, "filter": {"match": {"text": "war"}}}} for kind in kinds
+    ]
+    assert opensearch_client.request("POST", "_aliases", {"actions": actions}).status == 200
+    for kind in kinds:
+        assert "peace" in mark(client, alias, f"{kind}-2")["learned"]["asked"]
+        # The first document is visible, the second is not.
+        ids = [f"{kinds[-1]}-2", f"{kind}-0"]
+        request = {"session": f"s-{uuid.uuid4().hex}", "index": alias, "relevant": ids, "explain": True}
+        response = client.post("/v1/feedback", json=request)
+        assert (response.status_code, response.get_json().get("learned")) == (404, None)
+
+
 def test_a_document_that_does_not_exist_is_still_refused(client: FlaskClient, prefix: str) -> None:
     request = {"session": "s", "index": f"{prefix}-stored", "query": "fire", "relevant": ["none"]}
     response = client.post("/v1/feedback", json=request)

@@ -50,7 +50,7 @@ from resift.plugin.opensearch.mappings import (
     vector_fields,
 )
 from resift.plugin.opensearch.models import analyzed_tokens, query_embedding, sparse_tokens
-from resift.plugin.opensearch.stored_fields import has_source, stored_documents
+from resift.plugin.opensearch.stored_fields import has_source, ids_in_indices, stored_documents
 from resift.query.clause_count import ClauseCounter, term_count
 from resift.query.dsl import (
     MAX_OWN_CLAUSES,
@@ -626,9 +626,11 @@ class OpenSearchEngine(Engine):
             without_source = [name for name, mapping in by_index.items() if not has_source(mapping)]
             if not without_source:
                 raise
-        with_source = ",".join(name for name in by_index if name not in without_source)
-        documents = super().documents(with_source, ids, headers, vectors) if with_source else {}
-        for id, fields in stored_documents(self.client, without_source, ids, headers):
+        # Search under the name in the request, because an alias may have a filter.
+        with_source = [name for name in by_index if name not in without_source]
+        query = ids_in_indices(ids, with_source)
+        documents = self._documents_of(index, query, len(ids), headers, vectors) if with_source else {}
+        for id, fields in stored_documents(self.client, index, without_source, ids, headers):
             if id in documents:
                 message = f"document {id!r} is in several indices of {index!r}"
                 raise AmbiguousDocument(message, value=id, expected="the index in the hit's _index field")

@@ -12,7 +12,7 @@ from opensearchpy import OpenSearch
 
 from resift.contracts.engine import Headers
 from resift.plugin.opensearch.client import call
-from resift.query.dsl import PLAIN
+from resift.query.dsl import PLAIN, Body
 
 
 def has_source(mapping: Mapping[str, Any]) -> bool:
@@ -24,8 +24,18 @@ def has_source(mapping: Mapping[str, Any]) -> bool:
     return mapping.get("_source", {}).get("enabled", True) is not False
 
 
+def ids_in_indices(ids: Sequence[str], indices: Sequence[str]) -> Body:
+    """Return a query clause that matches the documents with certain ids in some of the searched indices.
+
+    Args:
+        ids: The ids of the documents.
+        indices: The names of the indices, which are not aliases.
+    """
+    return {"bool": {"filter": [{"ids": {"values": list(ids)}}, {"terms": {"_index": list(indices)}}]}}
+
+
 def stored_documents(
-    client: OpenSearch, indices: Sequence[str], ids: Sequence[str], headers: Headers
+    client: OpenSearch, name: str, indices: Sequence[str], ids: Sequence[str], headers: Headers
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the ids and the readable fields of documents in indices without ``_source``.
 
@@ -34,14 +44,15 @@ def stored_documents(
 
     Args:
         client: The client of opensearch-py.
-        indices: The names of the indices.
+        name: The name under which the indices are searched, such as an alias. Documents that the filter of the alias
+            does not match are left out.
+        indices: The names of the indices without ``_source``.
         ids: The ids of the documents.
         headers: The HTTP headers of the caller, which are passed on to OpenSearch.
     """
-    names = ",".join(indices)
-    size = len(ids) * len(indices)
-    body = {"query": {"ids": {"values": list(ids)}}, "size": size, "_source": False, "stored_fields": ["*"], **PLAIN}
-    hits = call(client.search, index=names, body=body, headers=headers)["hits"]["hits"]
+    query, size = ids_in_indices(ids, indices), len(ids) * len(indices)
+    body = {"query": query, "size": size, "_source": False, "stored_fields": ["*"], **PLAIN}
+    hits = call(client.search, index=name, body=body, headers=headers)["hits"]["hits"]
     request = {"docs": [_term_vectors_request(hit) for hit in hits]}
     answers = call(client.mtermvectors, body=request, headers=headers)["docs"] if hits else []
     for hit, answer in zip(hits, answers, strict=True):
