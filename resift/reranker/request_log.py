@@ -9,8 +9,16 @@ import traceback
 from typing import Any
 
 from resift.contracts.engine import REQUEST_ID
+from resift.errors import shorten
 
 _TEXT = "[%(asctime)s] [%(process)d] [%(levelname)s] %(message)s"
+_MAX_MESSAGE = 10_000
+"""Maximum number of characters of a log message. Messages may quote texts of a request, which can be long."""
+_ESCAPES = {ord(character): repr(character)[1:-1] for character in map(chr, [*range(32), *range(127, 160), 8232, 8233])}
+"""Escape sequences for control characters and line breaks in log messages.
+
+Messages may quote texts of a request. With a line break, a caller could write lines that look like other messages.
+"""
 
 _CODES = {
     404: "no_such_path",
@@ -67,7 +75,7 @@ class JsonLines(logging.Formatter):
             "time": f"{seconds}.{int(record.msecs):03}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": shorten(record.getMessage(), _MAX_MESSAGE),
             **getattr(record, "fields", {}),
         }
         if (id := _request_id_of(record)) is not None:
@@ -87,7 +95,8 @@ class TextLines(logging.Formatter):
         super().__init__(_TEXT, "%Y-%m-%d %H:%M:%S %z")
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """Return the first line of a log record, with the id of the request if there is one."""
+        """Return the message of a log record as a single line, with the id of the request if there is one."""
+        record.message = shorten(record.message, _MAX_MESSAGE).translate(_ESCAPES)
         line, id = super().formatMessage(record), _request_id_of(record)
         return line if id is None else f"{line} [request {id}]"
 

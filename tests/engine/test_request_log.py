@@ -97,6 +97,17 @@ def test_text_lines_end_with_the_request() -> None:
         REQUEST_ID.set(None)
 
 
+@pytest.mark.parametrize("line_break", ["\n", "\r", "\x0b", "\x85", "\u2028"])
+def test_a_quoted_text_cannot_forge_or_fill_the_log(line_break: str) -> None:
+    text = f"x{line_break}[2026-01-01 00:00:00 +0000] [1] [ERROR] forged"
+    record = logging.LogRecord("resift", logging.WARNING, "", 0, "no analyzer [%s]", (text,), None)
+    assert len(TextLines().format(record).splitlines()) == len(JsonLines().format(record).splitlines()) == 1
+    assert "[ERROR] forged]" in TextLines().format(record)
+    record.args = ("x" * 1_000_000,)
+    for formatter in (TextLines(), JsonLines()):
+        assert 10_000 < len(formatter.format(record)) < 11_000
+
+
 def test_the_setting() -> None:
     assert Config.from_environment({"RESIFT_LOG": "json"}).log == "json"
     with pytest.raises(BadInput, match="log is 'xml'"):
