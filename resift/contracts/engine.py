@@ -352,6 +352,16 @@ class Engine(ABC):
         hits = self.search(index, {**body, **PLAIN}, headers=headers).hits
         return {hit["_id"]: list(values_of(hit.get("_source", {}), field)) for hit in hits}
 
+    def max_rescore_window(self, index: str, window: int, headers: Headers = None) -> int:
+        """Return the largest rescore window that an index allows, but at most ``window``.
+
+        Args:
+            index: The name of the index, alias, pattern or list.
+            window: The rescore window that a search needs.
+            headers: The caller's HTTP headers, which are passed on to the engine.
+        """
+        return window
+
     def drop_if_exists(self, index: str) -> None:
         """Delete an index with all its documents if it exists."""
         with suppress(IndexNotFound):

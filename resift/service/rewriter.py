@@ -16,7 +16,7 @@ from msgspec import structs
 
 from resift.cache import TtlCache
 from resift.contracts.documents import IndexInfo
-from resift.contracts.engine import Headers
+from resift.contracts.engine import Engine, Headers
 from resift.encoders.model import Model
 from resift.errors import EngineUnavailable, IndexNotFound, IndexNotServed, ResiftError
 from resift.feedback.feedback import Feedback
@@ -44,6 +44,8 @@ _INDICES_BYTES = 2_000_000
 _ENTRY_BYTES = 600
 """Approximate size of an entry without the field names: its key and the objects around the names."""
 _FIELD_SECONDS = 600.0
+_CACHED_WINDOWS = 2000
+_WINDOW_SECONDS = 60.0
 SESSION_WINDOW = 400
 """Smallest default ``window_size`` of a search in a session that has learned something about the query."""
 LEXICAL_SESSION_WINDOW = 500
@@ -80,6 +82,7 @@ class SearchRewriter:
     are shared only between callers with the same headers.
 
     Args:
+        engine: The search engine, which limits the rescore windows of an index.
         model: The embedding model that encodes queries and documents.
         config: The settings of the service.
         infos: The descriptions of the searched indices.
@@ -88,9 +91,18 @@ class SearchRewriter:
     """
 
     def __init__(
-        self, model: Model, config: Config, infos: IndexInfos, knowledge: KnowledgeLoader, words: SampledWords
+        self,
+        engine: Engine,
+        model: Model,
+        config: Config,
+        infos: IndexInfos,
+        knowledge: KnowledgeLoader,
+        words: SampledWords,
     ) -> None:
-        self.model, self.config, self.infos, self.knowledge, self.words = model, config, infos, knowledge, words
+        self.engine, self.model, self.config = engine, model, config
+        self.infos, self.knowledge, self.words = infos, knowledge, words
+        # The largest allowed rescore window, by index, needed window and caller's headers.
+        self._max_windows: TtlCache[int] = TtlCache(_CACHED_WINDOWS, _WINDOW_SECONDS)
         # The text fields of each session's latest search, if the index has no text fields of Resift.
         self._searched_fields: TtlCache[Collection[str]] = TtlCache(_SESSIONS_BYTES, _FIELD_SECONDS)
         # For each index and caller's headers, the index's own vector and token fields that the latest query searched.
@@ -168,7 +180,33 @@ class SearchRewriter:
         knowledge = self._load_knowledge(info, query, options, headers)
         if without_vectors:
             knowledge = replace(knowledge, vector=None, mask=None)
-        return rewrite(query, knowledge, self._with_defaults(info, options, knowledge))
+        options = self._with_defaults(info, options, knowledge)
+        rewritten = rewrite(query, knowledge, options)
+        if rewritten.body.get("rescore") == query.body.get("rescore"):
+            return rewritten
+        window = self._max_rescore_window(info, options.window_size, headers)
+        if window == options.window_size:
+            return rewritten
+        return rewrite(query, knowledge, structs.replace(options, window=window))
+
+    def _max_rescore_window(self, info: IndexInfo, window: int, headers: Headers) -> int:
+        """Return the largest rescore window that an index allows, but at most ``window``. It is cached for a minute.
+
+        OpenSearch refuses a search with a larger window than the setting ``index.max_rescore_window``. If the engine
+        does not answer the question, the result is ``window``.
+
+        Args:
+            info: The names, fields and settings of the index.
+            window: The rescore window of the search.
+            headers: The caller's HTTP headers, which are passed on to the engine.
+        """
+        key = (info.name, window, str(headers))
+        try:
+            return self._max_windows.get_or_load(
+                key, lambda: self.engine.max_rescore_window(info.name, window, headers)
+            )
+        except ResiftError:
+            return window
 
     def _load_knowledge(self, info: IndexInfo, query: Query, options: Options, headers: Headers) -> Knowledge:
         """Load everything that the rewriting of a search needs, such as judgements, document vectors and related words.

@@ -88,7 +88,8 @@ class SearchRunner:
             message: A description of what failed, for the log and the response. The response to an error that Resift
                 raised on purpose contains the message of that error instead.
             is_rewritten: Whether the rewritten search failed. The engine may have refused only the rewritten search
-                (status 400), for example because its rescore window is larger than ``index.max_rescore_window``.
+                (status 400), for example because the setting ``index.max_rescore_window`` has just become smaller than
+                its rescore window.
 
         Raises:
             ResiftError: If the error says what is wrong with the search, or if the engine cannot be reached. Then

@@ -80,7 +80,7 @@ class SearchService:
         self.words = SampledWords(engine, model)
         self.knowledge = KnowledgeLoader(engine, model, sessions, self.infos.get, config.feedback, clicks)
         self.loader = self.knowledge.loader
-        self.rewriter = SearchRewriter(model, config, self.infos, self.knowledge, self.words)
+        self.rewriter = SearchRewriter(engine, model, config, self.infos, self.knowledge, self.words)
         self.marks = SessionMarks(model, sessions, self.knowledge, self.rewriter.searched_fields)
         self.served_reranker = ServedReranker(config.reranker)
         self.dynamax = DynaMaxReranker(self.words, config.alpha)

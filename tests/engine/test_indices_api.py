@@ -243,14 +243,17 @@ def test_a_search_whose_rewriting_the_index_refuses_returns_plain_hits_and_facet
 ) -> None:
     index = f"resift-test-{uuid.uuid4().hex[:12]}"
     client = create_app(Config(store=str(tmp_path / "s.db")), engine=cluster, model=model).test_client()
-    limits = {"index": {"max_rescore_window": 50, "max_result_window": 150}}
     mapping = {"properties": {"text": {"type": "text"}, "kind": {"type": "keyword"}}}
     try:
-        cluster.client.indices.create(index=index, body={"settings": limits, "mappings": mapping})
+        cluster.client.indices.create(index=index, body={"mappings": mapping})
         body = {"text": "fire in the bush with smoke and flame", "kind": "dry"}
         cluster.client.index(index=index, id="1", body=body, params={"refresh": "true"})
         post(client, "/v1/feedback", index=index, session="a", query="fire", relevant=["1"])
         search = {"index": index, "query": {"match": {"text": "fire"}}, "session": "a", "facets": ["kind"]}
+        post(client, "/v1/search", **search, **options)
+        # The service remembers the limits of an index for a minute.
+        limits = {"index": {"max_rescore_window": 50, "max_result_window": 150}}
+        cluster.client.indices.put_settings(index=index, body=limits)
         found = post(client, "/v1/search", **search, **options)
         assert [hit["_id"] for hit in found["hits"]["hits"]] == ["1"]
         assert found["resift"]["facets"] == {"kind": [{"value": "dry", "count": 1}]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -78,6 +79,10 @@ _WAIT_FOR_SHARDS = {
     "request_timeout": 15,
 }
 _SAMPLE_SEED = 7
+# The error of a search whose rescore window is larger than the setting ``index.max_rescore_window``.
+_TOO_LARGE_WINDOW = re.compile(r"Rescore window \[\d+\] is too large\. It must be less than \[(\d+)\]")
+# Some of the indices behind a name may allow smaller windows than the index whose limit OpenSearch reports.
+_MAX_WINDOW_ATTEMPTS = 5
 
 
 class OpenSearchEngine(Engine):
@@ -429,6 +434,33 @@ class OpenSearchEngine(Engine):
         if only_rewrites is None:
             only_rewrites = self._only_rewrites.put(key, has_only_rewriting_pipeline(self.client, index, headers))
         return {**prepared, **PLAIN} if only_rewrites else prepared
+
+    def max_rescore_window(self, index: str, window: int, headers: Headers = None) -> int:
+        """Return the largest rescore window that all indices behind a name allow, but at most ``window``.
+
+        The method sends a search without hits, because a caller who may search an index may not be allowed to read its
+        setting ``index.max_rescore_window``. If a window is larger than the setting, OpenSearch reports the setting.
+
+        Args:
+            index: The name of an index, alias or data stream, or a pattern.
+            window: The rescore window that a search needs.
+            headers: The HTTP headers of the caller, which are passed on to OpenSearch.
+        """
+        for _ in range(_MAX_WINDOW_ATTEMPTS):
+            stage = {"window_size": window, "query": {"rescore_query": {"match_none": {}}}}
+            body = {"size": 0, "track_total_hits": False, "rescore": stage, **PLAIN}
+            try:
+                # If only some of the indices refuse the window, the response has the status 200.
+                errors = str(self.search(index, body, headers=headers).response["_shards"].get("failures", ""))
+            except EngineError as error:
+                errors = error.message
+                if not _TOO_LARGE_WINDOW.search(errors):
+                    raise
+            limits = [int(limit) for limit in _TOO_LARGE_WINDOW.findall(errors)]
+            if not limits:
+                break
+            window = min(limits)
+        return window
 
     def document_counts(
         self, index: str, clauses: Sequence[Body], headers: Headers = None, skip_pipeline: bool = False

@@ -1,0 +1,87 @@
+"""Searches of indices whose setting ``index.max_rescore_window`` is smaller than the rescore window of a session."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from flask.testing import FlaskClient
+from service_app import post
+
+from resift import Model
+from resift.errors import EngineError
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.reranker import Config, create_app
+
+LIMITS = {"a": 1000, "b": 50, "c": 20}
+QUERY = {"match": {"text": "fire"}}
+
+
+@pytest.fixture(scope="module")
+def prefix(cluster: OpenSearchEngine) -> Iterator[str]:
+    """The prefix of the names of three indices with the limits LIMITS, each with thirty documents."""
+    prefix = f"resift-test-{uuid.uuid4().hex[:12]}-"
+    for name, limit in LIMITS.items():
+        settings = {"index": {"max_rescore_window": limit, "number_of_replicas": 0}}
+        mapping = {"properties": {"text": {"type": "text"}}}
+        cluster.client.indices.create(index=f"{prefix}{name}", body={"settings": settings, "mappings": mapping})
+        for number in range(30):
+            text = f"fire {'bush ' * (number % 3)}{'army ' * (number % 4)}"
+            cluster.client.index(index=f"{prefix}{name}", id=f"{name}{number}", body={"text": text})
+    cluster.refresh(f"{prefix}*")
+    yield prefix
+    cluster.client.indices.delete(index=f"{prefix}*")
+
+
+@pytest.fixture
+def client(cluster: OpenSearchEngine, model: Model, tmp_path: Path) -> FlaskClient:
+    """A client of the service over the cluster."""
+    return create_app(Config(store=str(tmp_path / "sessions.db")), engine=cluster, model=model).test_client()
+
+
+@pytest.mark.parametrize(
+    ("names", "window"), [("a", 500), ("b", 50), ("c", 20), ("a,b", 50), ("a,b,c", 20)], ids=lambda value: str(value)
+)
+def test_the_rescore_window_is_reduced_to_the_limit_of_the_index(
+    cluster: OpenSearchEngine, prefix: str, client: FlaskClient, names: str, window: int
+) -> None:
+    index = ",".join(prefix + name for name in names.split(","))
+    marks = {"relevant": [f"{names[0]}5"], "irrelevant": [f"{names[0]}3"]}
+    post(client, "/v1/feedback", session="anna", index=index, query="fire", **marks)
+    body = {"query": QUERY, "size": 100, "ext": {"resift": {"session": "anna"}}}
+    rewritten = post(client, "/v1/rewrite", index=index, body=body)
+    assert rewritten["resift"] == {"rewritten": True, "outcome": "rewritten"}
+    assert {stage["window_size"] for stage in rewritten["body"]["rescore"]} == {window}
+    answer = cluster.client.search(index=index, body=rewritten["body"])
+    plain = cluster.client.search(index=index, body={"query": QUERY, "size": 100})
+    assert answer["_shards"]["failed"] == 0
+    assert answer["hits"]["total"] == plain["hits"]["total"]
+    assert {hit["_id"] for hit in answer["hits"]["hits"]} == {hit["_id"] for hit in plain["hits"]["hits"]}
+
+
+def test_a_stated_window_is_reduced_too(prefix: str, client: FlaskClient) -> None:
+    index = f"{prefix}b"
+    post(client, "/v1/feedback", session="anna", index=index, query="fire", relevant=["b5"])
+    for window, expected in ((30, 30), (700, 50)):
+        options = {"session": "anna", "window": window}
+        body = post(client, "/v1/rewrite", index=index, body={"query": QUERY, "ext": {"resift": options}})["body"]
+        assert {stage["window_size"] for stage in body["rescore"]} == {expected}
+    found = post(client, "/v1/search", session="anna", index=index, query=QUERY)
+    assert found["resift"]["outcome"] == "rewritten"
+
+
+def test_a_search_is_rewritten_if_the_limit_cannot_be_read(
+    cluster: OpenSearchEngine, prefix: str, client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = f"{prefix}a"
+    post(client, "/v1/feedback", session="anna", index=index, query="fire", relevant=["a5"])
+
+    def refuse(*_: object) -> int:
+        raise EngineError("OpenSearch: too many requests", status=429)
+
+    monkeypatch.setattr(cluster, "max_rescore_window", refuse)
+    body = {"query": QUERY, "ext": {"resift": {"session": "anna"}}}
+    rewritten = post(client, "/v1/rewrite", index=index, body=body)
+    assert {stage["window_size"] for stage in rewritten["body"]["rescore"]} == {500}
