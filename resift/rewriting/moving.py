@@ -20,6 +20,8 @@ from resift.rewriting.outcome import Note, Outcome
 from resift.rewriting.similarity import json_numbers
 
 _VECTOR_TYPES = ("float", "half_float", "byte")
+# Texts of a query that the cluster encodes for Resift. A ``hybrid`` query has at most five subqueries.
+_MAX_ENCODED_TEXTS = 10
 # A token of the query that moving would remove keeps this weight, so that the query matches the same documents.
 _SMALLEST_TOKEN_WEIGHT = 0.0001
 _SMALLEST_BYTE = -128
@@ -56,16 +58,17 @@ def required_data(query: Query, mapped: Mapping[str, VectorField]) -> RequiredDa
         mapped: The fields of the index with vectors or tokens, by the names that queries use.
 
     Returns:
-        The fields to load for the judged documents, and the query texts to encode.
+        The fields to load for the judged documents, and the query texts to encode. If the query has many texts, only
+        the first are encoded, because the cluster encodes each text separately.
     """
-    fields, texts = set(), set()
+    fields, texts = set[VectorField](), set[TextToEncode]()
     for clause in query.root.semantic_clauses():
         field = _movable_field(clause, mapped)
         if field is None or clause.is_radial:
             continue
         fields.add(field)
         text = _text_to_encode(clause, field)
-        if text is not None:
+        if text is not None and len(texts) < _MAX_ENCODED_TEXTS:
             texts.add(text)
     return RequiredData(fields=frozenset(fields), texts=frozenset(texts))
 

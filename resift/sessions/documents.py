@@ -393,7 +393,7 @@ class FieldLoader:
         Returns:
             A vector, a mapping from tokens to weights, or None if the text cannot be encoded.
         """
-        key = (text._replace(text=""), digest(text.text), str(headers))
+        key = (digest(repr(text)), str(headers))
         cached = self._texts.get(key)
         if cached is not None or self._failures.get(key):
             return cached

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import logging
+import tracemalloc
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -206,6 +209,41 @@ def test_a_sparse_query_that_an_analyzer_reads_follows_the_session(own: Own) -> 
     own.client.indices.analyze(body={"analyzer": "bert-uncased", "text": "smoke"})
     by_text = {"query": {"neural_sparse": {"tokens": {"query_text": "fire"}}}}
     assert _added_tokens(rewritten(own, by_text))
+
+
+def test_a_search_lets_the_cluster_encode_only_a_few_texts(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, encoded = own.app.extensions["resift"].engine, list[str]()
+    embed = engine.embed
+
+    def record(model: str, text: str, headers: Any) -> Any:
+        encoded.append(text)
+        return embed(model, text, headers)
+
+    monkeypatch.setattr(engine, "embed", record)
+    near = [{"neural": {"cosine": {"query_text": f"fire {n}", "model_id": "gone", "k": 3}}} for n in range(100)]
+    own.post("/v1/rewrite", body={"query": {"bool": {"should": near}}, "ext": {"ml_inference": {"session": SESSION}}})
+    assert set(encoded) == {f"fire {n}" for n in range(10)}
+
+
+def test_names_of_models_and_analyzers_do_not_fill_the_memory(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
+    # pytest keeps the messages of the log, which quote the names
+    monkeypatch.setattr(logging.getLogger("resift.sessions.documents"), "disabled", True)
+
+    def rewrite(number: int) -> None:
+        asked = {"query_text": "fire", "analyzer": f"{number}{'x' * 900_000}"}
+        own.post("/v1/rewrite", body={"query": {"neural_sparse": {"tokens": asked}}, **in_session})
+        own.rewritten.pop()  # the fixture keeps the responses
+
+    in_session = {"ext": {"ml_inference": {"session": SESSION}}}
+    rewrite(0)
+    tracemalloc.start()
+    try:
+        for number in range(1, 21):
+            rewrite(number)
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < 5_000_000
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("kind", ["match", "knn", "neural_sparse"])
