@@ -65,7 +65,7 @@ _OTHER_CLAUSES: dict[str, tuple[str, ...]] = {
     "exists": ("field",),
     "constant_score": ("filter",),
     "script_score": ("query", "script"),
-    "function_score": ("query", "functions", "score_mode"),
+    "function_score": ("query", "functions", "score_mode", "script_score", "boost_mode"),
     "bool": ("must", "should", "filter", "must_not", "minimum_should_match"),
     "dis_max": ("queries",),
 }
@@ -255,6 +255,11 @@ class _Parser:
         return ScriptScore(self._inner_clause(settings.get("query")), script, boost=boost)
 
     def _function_score(self, settings: Mapping[str, Any], boost: float) -> Clause:
+        query = self._inner_clause(settings.get("query", {"match_all": {}}))
+        if "script_score" in settings:
+            return self._scripted_score(query, settings, boost)
+        if settings.get("boost_mode", "multiply") != "multiply":
+            raise_unsupported("this boost_mode of function_score", '"multiply"')
         mode = convert("score_mode", settings.get("score_mode", "multiply"), Literal["multiply", "first"])
         functions = _as_list(settings.get("functions", []))
         if not all(isinstance(entry, Mapping) and entry.keys() == {"filter", "weight"} for entry in functions):
@@ -262,9 +267,20 @@ class _Parser:
         weights = tuple(
             (self._inner_clause(entry["filter"]), _weight("weight", entry["weight"])) for entry in functions
         )
-        return FunctionScore(
-            self._inner_clause(settings.get("query", {"match_all": {}})), weights, mode == "first", boost=boost
-        )
+        return FunctionScore(query, weights, mode == "first", boost=boost)
+
+    def _scripted_score(self, query: Clause, settings: Mapping[str, Any], boost: float) -> Clause:
+        """Return a clause whose scores are those of a script, for a ``function_score`` clause with ``script_score``.
+
+        Args:
+            query: The query inside the clause.
+            settings: The settings of the clause.
+            boost: The factor by which the scores are multiplied.
+        """
+        if settings.get("boost_mode") != "replace" or "functions" in settings:
+            raise_unsupported("this script_score of function_score", '"boost_mode": "replace", and no other functions')
+        function = checked_settings(settings["script_score"], "script_score", "script")
+        return ScriptScore(query, parse_script(function.get("script"), self.tables.meta.dim), boost=boost)
 
     def _term(self, name: str, settings: Mapping[str, Any], boost: float) -> Clause:
         return self._value_clause(name, [settings.get("value")], boost)

@@ -83,7 +83,7 @@ def test_a_session_of_codewords_learns_a_mask(index: Index, vectors: WordVectors
     body = json.loads(index.run(*explaining, "--json", model="boew"))
     (stage,) = body["rescore"]
     similarity, _ = stage["query"]["rescore_query"]["bool"]["should"]  # the second moves the irrelevant document down
-    assert len(similarity["script_score"]["script"]["params"]["mask"]) == 4
+    assert len(similarity["function_score"]["script_score"]["script"]["params"]["mask"]) == 4
     explained = CliRunner().invoke(main, [*explaining, "--engine", index.url, "--model", "boew"]).stderr
     assert "gained weight: codeword " in explained
     assert "lost weight: codeword " in explained

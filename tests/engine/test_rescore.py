@@ -61,13 +61,16 @@ BOOSTS = st.sampled_from([0.5, 1, 3])
 
 @st.composite
 def scripted(draw: st.DrawFn, query: st.SearchStrategy[dict[str, Any]] = FILTERS) -> dict[str, Any]:
-    """Return a script_score query with the name of a script, which :func:`spelt_out` replaces by its source."""
+    """Return a scripted query with the name of a script, which :func:`spelt_out` replaces by its source."""
     vector = draw(st.one_of(VECTORS, VECTORS, st.just([0] * DIM)))
     params = {"field": draw(st.sampled_from([VECTOR_FIELD] * 5 + ["nothing"])), "query": vector}
     optional = {"mask": draw(MASKS), "beta": draw(BETAS)}
     params |= {name: value for name, value in optional.items() if value is not None}
     script = {"lang": "painless", "source": draw(st.sampled_from(sorted(SCRIPTS))), "params": params}
-    return {"script_score": {"query": draw(query), "script": script, "boost": draw(BOOSTS)}}
+    settings = {"query": draw(query), "boost": draw(BOOSTS)}
+    if draw(st.booleans()):
+        return {"script_score": {**settings, "script": script}}
+    return {"function_score": {**settings, "script_score": {"script": script}, "boost_mode": "replace"}}
 
 
 @st.composite

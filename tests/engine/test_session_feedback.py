@@ -89,7 +89,7 @@ def test_a_search_chooses_the_method_by_which_it_learns(client: FlaskClient, fil
     rewritten = post(client, "/v1/rewrite", index=filled, body={"query": search["query"], "ext": ext})["body"]
     (stage,) = rewritten["rescore"]  # without a stage of expansion words
     similarity, sinking = stage["query"]["rescore_query"]["bool"]["should"]
-    assert "mask" in similarity["script_score"]["script"]["params"]
+    assert "mask" in similarity["function_score"]["script_score"]["script"]["params"]
     assert sinking["constant_score"]["filter"] == {"ids": {"values": ["army"]}}
     refused = post(client, "/v1/search", **search, feedback="rocchio", status=400)
     assert refused["error"]["expected"] == "lexical | mask | ridge+lexical"

@@ -92,7 +92,8 @@ def test_the_similarity_multiplies_scores_in_the_rescore_window(similarity: str,
     params = {"field": VECTOR_FIELD, "query": pytest.approx(VECTOR.tolist()), "beta": 3.0}
     params |= {} if mask is None else {"mask": MASK.tolist()}
     script = {"lang": "painless", "source": script_source(file), "params": params}
-    assert (mode, clause) == ("multiply", {"script_score": {"query": {"match_all": {}}, "script": script}})
+    scored = {"query": {"match_all": {}}, "script_score": {"script": script}, "boost_mode": "replace"}
+    assert (mode, clause) == ("multiply", {"function_score": scored})
     assert (result.outcome, result.reason, result.has_resift_scores, result.ranks_by_text_scores) == (
         Outcome.REWRITTEN,
         "",
@@ -258,10 +259,10 @@ def test_a_document_that_is_marked_irrelevant_sinks_and_a_skipped_one_loses_scor
     # with vectors, the similarity moves a skipped hit down, and no longer counts for a document that sinks
     ((_, factors),) = rescore_stages(rewritten({"query": QUERY}, replace(known, vector=VECTOR)))
     if grade > -0.5:
-        assert factors["script_score"]["query"] == {"match_all": {}}
+        assert factors["function_score"]["query"] == {"match_all": {}}
     else:
         similarity, sinking = factors["bool"]["should"]
-        assert (similarity["script_score"]["query"], sinking) == ({"bool": {"must_not": [bad]}}, fixed)
+        assert (similarity["function_score"]["query"], sinking) == ({"bool": {"must_not": [bad]}}, fixed)
     # min_score applies to the score of the query itself, which rescoring does not change
     by_score = {"query": QUERY, "min_score": 1}
     assert rescore_stages(rewritten(by_score, known)) == rescore_stages(rescored)
@@ -281,7 +282,7 @@ def test_a_query_that_is_not_widened_is_rescored_with_all_expansion_words(text: 
         for word, weight in TERMS.items()
     ]
     assert words == {"bool": {"should": expected}}
-    assert set(similarity) == {"script_score"}
+    assert set(similarity) == {"function_score"}
     assert [stage["window_size"] for stage in result.body["rescore"]] == [100, 100]
 
 
@@ -490,7 +491,7 @@ def test_judged_documents_keep_their_position_without_the_session() -> None:
         fixed = {"filter": {"ids": {"values": ["k"]}}, "boost": pytest.approx(share * np.exp(beta * 1.5), rel=1e-6)}
         *similarity, own = factors["bool"]["should"] if beta else [factors]
         assert (mode, own) == ("multiply", {"constant_score": fixed})
-        assert [item["script_score"]["query"] for item in similarity] == [{"bool": {"must_not": others}}] * bool(beta)
+        assert [item["function_score"]["query"] for item in similarity] == [{"bool": {"must_not": others}}] * bool(beta)
 
 
 def test_documents_judged_for_other_queries_get_no_word_scores_without_vectors() -> None:

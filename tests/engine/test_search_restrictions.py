@@ -1,4 +1,4 @@
-"""Searches of indices whose setting ``index.max_rescore_window`` is smaller than the rescore window of a session."""
+"""Searches in a session if settings restrict searches: ``index.max_rescore_window``, and expensive queries."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 from flask.testing import FlaskClient
-from service_app import post
+from service_app import TEXTS, post
 
 from resift import Model
+from resift.contracts.documents import Document
 from resift.errors import EngineError
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker import Config, create_app
@@ -85,3 +86,31 @@ def test_a_search_is_rewritten_if_the_limit_cannot_be_read(
     body = {"query": QUERY, "ext": {"resift": {"session": "anna"}}}
     rewritten = post(client, "/v1/rewrite", index=index, body=body)
     assert {stage["window_size"] for stage in rewritten["body"]["rescore"]} == {500}
+
+
+@pytest.fixture
+def with_vectors(cluster: OpenSearchEngine, model: Model) -> Iterator[str]:
+    """An index with vectors of Resift, in a cluster that forbids expensive queries such as ``script_score``."""
+    setting, index = "search.allow_expensive_queries", f"resift-test-{uuid.uuid4().hex[:12]}"
+    cluster.create(index, ["text"], model)
+    documents = [Document(id, {"text": text}, model.encode_one(text)) for id, text in TEXTS.items()]
+    assert cluster.bulk(index, documents) == []
+    cluster.refresh(index)
+    cluster.client.cluster.put_settings(body={"persistent": {setting: False}})
+    yield index
+    cluster.client.cluster.put_settings(body={"persistent": {setting: None}})
+    cluster.drop(index)
+
+
+@pytest.mark.parametrize("session", [{}, {"session": "anna"}], ids=["without a session", "in a session"])
+def test_vectors_are_compared_without_expensive_queries(
+    cluster: OpenSearchEngine, client: FlaskClient, with_vectors: str, session: dict[str, str]
+) -> None:
+    marks = {"relevant": ["bush"], "irrelevant": ["army"]}
+    post(client, "/v1/feedback", session="anna", index=with_vectors, query="fire", **marks)
+    body = {"query": QUERY, "ext": {"resift": {**session, "alpha": 0.5}}}
+    rewritten = post(client, "/v1/rewrite", index=with_vectors, body=body)
+    assert "painless" in str(rewritten["body"]["rescore"])
+    found = cluster.client.search(index=with_vectors, body=rewritten["body"])
+    assert {hit["_id"] for hit in found["hits"]["hits"]} == {id for id, text in TEXTS.items() if "fire" in text}
+    assert post(client, "/v1/search", index=with_vectors, query=QUERY, **session)["resift"]["outcome"] == "rewritten"
