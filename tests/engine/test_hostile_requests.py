@@ -259,6 +259,24 @@ FIELDS: dict[str, dict[str, Any]] = {
 WRONG = [True, 1, 1.5, -(10**30), "\ud800", "", [], [[]], {}, {"": None}, ["x", None, 1], nested(99, 1)]
 
 
+@pytest.mark.parametrize(
+    ("index", "credentials"), [("INDEX", "x" * 60_000), ("x" * 10_000, "x")], ids=["long credentials", "long index"]
+)
+def test_a_request_that_opensearch_cannot_read_does_not_delay_the_next_request(
+    opensearch_url: str, model: Model, config: Config, index: str, credentials: str
+) -> None:
+    name = f"resift-test-{uuid.uuid4().hex}"
+    with closing(OpenSearchEngine(opensearch_url, timeout=10)) as cluster:
+        cluster.create(name, ["text"], model)
+        client = create_app(config, engine=cluster, model=model).test_client()
+        body = {"index": index.replace("INDEX", name), "query": "fire"}
+        refused = client.post("/v1/search", json=body, headers={"Authorization": f"Basic {credentials}"})
+        assert refused.status_code == 400, refused.text
+        assert "too_long" in refused.get_json()["error"]["message"]
+        assert post(client, "/v1/search", index=name, query="fire")["hits"]["hits"] == []
+        cluster.drop(name)
+
+
 @pytest.mark.parametrize("name", FIELDS)
 def test_values_of_any_type_anywhere(plain: FlaskClient, name: str) -> None:
     for field in FIELDS[name]:

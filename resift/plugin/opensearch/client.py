@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import orjson
 from msgspec import Struct
-from opensearchpy import OpenSearch
+from opensearchpy import OpenSearch, Urllib3HttpConnection
 from opensearchpy.exceptions import ConnectionError as ConnectionFailed
 from opensearchpy.exceptions import OpenSearchException, SerializationError, TransportError
 from opensearchpy.serializer import JSONSerializer
@@ -113,6 +113,35 @@ class ClientSettings(Struct, frozen=True, kw_only=True):
     ] = 5.0
 
 
+class _SocketClosedAfterRefusal:
+    """A mixin for connections of urllib3 that closes the socket after a response with status 400.
+
+    OpenSearch answers a request with too long a path or header with status 400, and then ignores everything that it
+    receives on the same socket, without closing it. The path and the header can come from a caller. Without this class,
+    the next request on the socket, of any caller, would wait for its time limit.
+    """
+
+    sock: Any
+
+    def getresponse(self, *arguments: Any, **options: Any) -> Any:
+        """Return the response to the request that was sent."""
+        response = super().getresponse(*arguments, **options)  # type: ignore[misc]
+        if response.status == 400 and self.sock is not None:
+            # The response can still be read, and the next request opens a new socket.
+            self.sock.close()
+            self.sock = None
+        return response
+
+
+class _NodeConnection(Urllib3HttpConnection):  # type: ignore[misc]
+    """The connections to one node, of which none is used again after a response with status 400."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        pool = self.pool
+        pool.ConnectionCls = type("Connection", (_SocketClosedAfterRefusal, pool.ConnectionCls), {})
+
+
 def connect(address: str, timeout: float) -> OpenSearch:
     """Create a client for a cluster. No request is sent yet.
 
@@ -133,6 +162,7 @@ def connect(address: str, timeout: float) -> OpenSearch:
     return OpenSearch(
         hosts,
         transport_class=FailoverTransport,
+        connection_class=_NodeConnection,
         timeout=timeout,
         search_timeout=min(timeout, settings.search_timeout),
         # More than the number of threads of the service: urllib3 closes connections beyond its pool after each use.
