@@ -362,6 +362,18 @@ class Engine(ABC):
         """
         return window
 
+    def terms_per_word(self, info: IndexInfo, fields: Sequence[str], headers: Headers = None) -> int:
+        """Return an upper estimate of the number of terms that the analyzers of some fields make of a word.
+
+        The number decides how many words fit into a query.
+
+        Args:
+            info: The description of the index.
+            fields: The names or patterns of the searched fields. Empty for all fields.
+            headers: The caller's HTTP headers, which are passed on to the engine.
+        """
+        return 1
+
     def drop_if_exists(self, index: str) -> None:
         """Delete an index with all its documents if it exists."""
         with suppress(IndexNotFound):

@@ -73,15 +73,17 @@ class ClauseCounter:
 
     Args:
         mappings: The field types of each searched index. Empty if they are unknown.
+        terms_per_word: The number of terms that the analyzers of the searched fields make of a word. It is more than 1
+            for an ``ngram`` tokenizer, for example.
     """
 
-    def __init__(self, mappings: Sequence[FieldTypes] = ()) -> None:
-        self._mappings = mappings
+    def __init__(self, mappings: Sequence[FieldTypes] = (), terms_per_word: int = 1) -> None:
+        self._mappings, self._terms_per_word = mappings, terms_per_word
 
     def clauses_per_term(self, names: Sequence[str]) -> int:
         """Return how many query clauses OpenSearch counts for a single term that is searched in some fields.
 
-        A term is a word as the analyzer of a field returns it. See :func:`term_count`.
+        A term is a word as most analyzers return it. See :func:`term_count`.
 
         If several indices are searched, the largest number of all indices is returned.
 
@@ -97,8 +99,10 @@ class ClauseCounter:
         """
         bare = [name.partition("^")[0] for name in names] or ["*"]
         if not self._mappings:
-            return sum(UNKNOWN_FIELDS if "*" in name else 1 for name in bare)
-        return max(_term_clauses_of_index(types, bare) for types in self._mappings)
+            count = sum(UNKNOWN_FIELDS if "*" in name else 1 for name in bare)
+        else:
+            count = max(_term_clauses_of_index(types, bare) for types in self._mappings)
+        return count * self._terms_per_word
 
     def count_clauses(self, clause: Clause) -> int:
         """Return an upper limit for the number of clauses that OpenSearch counts for a query.

@@ -128,6 +128,7 @@ class Knowledge:
         missing_documents: The number of judged documents that no longer exist.
         lacks_session: Whether the marks of the session are left out, because they could not be read or not in time.
         field_types: The types of the fields of each searched index. Empty if they are unknown.
+        terms_per_word: The number of terms that the analyzers of the searched fields make of a word.
         notes: English sentences about knowledge that could not be loaded.
     """
 
@@ -151,6 +152,7 @@ class Knowledge:
     missing_documents: int = 0
     lacks_session: bool = False
     field_types: Sequence[FieldTypes] = ()
+    terms_per_word: int = 1
     notes: Sequence[str] = ()
 
     @property
@@ -179,7 +181,7 @@ class Knowledge:
     @cached_property
     def clause_counter(self) -> ClauseCounter:
         """An object that counts the clauses of a query as OpenSearch counts them in the searched indices."""
-        return ClauseCounter(self.field_types)
+        return ClauseCounter(self.field_types, self.terms_per_word)
 
     @cached_property
     def word_gain_factor(self) -> float:

@@ -242,9 +242,21 @@ class SearchRewriter:
             text=searched_text,
             expansion_words=words,
             has_enough_hits=bool(may_widen and words) and self._has_enough_hits(info, query, options, headers),
+            terms_per_word=self._terms_per_word(info, query.root.searched_fields or (), headers) if words else 1,
             related_words=self.words.related_words(info, text, query.root.raw, headers) if may_widen else {},
             notes=notes,
         )
+
+    def _terms_per_word(self, info: IndexInfo, searched_fields: Collection[str], headers: Headers) -> int:
+        """Return an upper estimate of the number of terms that OpenSearch makes of a word in the searched fields.
+
+        Args:
+            info: The names, fields and settings of the searched index.
+            searched_fields: The fields that the query searches for words.
+            headers: The caller's HTTP headers, which are passed on to the engine.
+        """
+        fields = set(map(without_boost, (*info.fields, *searched_fields)))
+        return self.knowledge.word_selector.terms_per_word(info, headers, fields)
 
     def _has_enough_hits(self, info: IndexInfo, query: Query, options: Options, headers: Headers) -> bool:
         """Return whether a query has enough hits, so that expansion words need not find further documents.
@@ -339,6 +351,7 @@ class SearchRewriter:
             needs = self._needs.get((info.name, str(headers))) or NO_REQUIRED_DATA
             options = Options(text=query, session=session, through_cluster=True)
             self.knowledge.warm_caches(info, options, needs, headers)
+            self._terms_per_word(info, needs.text_fields, headers)
 
         self.knowledge.loader.submit((index, session, str(headers)), load)
 

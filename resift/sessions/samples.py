@@ -29,6 +29,8 @@ SMALLEST_WEIGHT = 0.1
 # If a query has at least this number of hits, expansion words match no further documents.
 _ENOUGH_HITS = 10
 _SECONDS = 600.0  # lifetime of samples and counts in the cache
+# The analyzers of an index do not change, but an index can be replaced by another index of the same name.
+_TERMS_SECONDS = 3600.0
 # After an error of the engine, the same request is not sent again for some time.
 _FAILURE_SECONDS = 10.0
 _CACHED_FAILURES = 200
@@ -120,6 +122,7 @@ class WordSelector:
         self.engine = engine
         self._cache: TtlCache[float] = TtlCache(_CACHED_WORDS, _SECONDS, clock)
         self._enough: TtlCache[bool] = TtlCache(_CACHED_QUERIES, _SECONDS, clock)
+        self._terms: TtlCache[int] = TtlCache(_CACHED_QUERIES, _TERMS_SECONDS, clock)
         self._failures: TtlCache[bool] = TtlCache(_CACHED_FAILURES, _FAILURE_SECONDS, clock)
 
     def has_enough_hits(self, query: Body, info: IndexInfo, headers: Headers = None) -> bool:
@@ -149,6 +152,28 @@ class WordSelector:
             return self._enough.get_or_load(key, reaches_minimum)
         except ResiftError:
             return self._failures.put(key, True)
+
+    def terms_per_word(self, info: IndexInfo, headers: Headers = None, fields: Collection[str] = ()) -> int:
+        """Return an upper estimate of the number of terms that the analyzers of the searched fields make of a word.
+
+        The number is cached for an hour. It is 1 if the engine returns an error.
+
+        Args:
+            info: The description of the index.
+            headers: The HTTP headers of the caller.
+            fields: The names or patterns of the fields in which words are searched. Empty for all fields.
+        """
+        names = tuple(sorted(fields))
+        # A client can search any number of fields, so the cache does not store their names.
+        key = (info.name, str(headers), hash(names))
+        if self._failures.get(("terms", key)):
+            return 1
+        try:
+            return self._terms.get_or_load(key, lambda: self.engine.terms_per_word(info, names, headers))
+        except ResiftError as error:
+            log.warning("Terms of words in index %r are not counted: %s", info.name, error.message)
+            self._failures.put(("terms", key), True)
+            return 1
 
     def select(
         self,

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from flask.testing import FlaskClient
 from service_app import TEXTS, post
@@ -18,6 +19,12 @@ from resift.reranker import Config, create_app
 
 LIMITS = {"a": 1000, "b": 50, "c": 20}
 QUERY = {"match": {"text": "fire"}}
+FIELDS = [f"f{number}" for number in range(6)]
+COUNT = 120
+LONG_WORDS = [
+    *("fireplace", "bushcraft", "forestation", "smokehouse", "flamethrower", "armchair", "warehouse", "riverside"),
+    *("rainwater", "valleyside", "lakefront", "stormproof", "trucking", "engineer", "hosepipe", "garden", "furniture"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -114,3 +121,43 @@ def test_vectors_are_compared_without_expensive_queries(
     found = cluster.client.search(index=with_vectors, body=rewritten["body"])
     assert {hit["_id"] for hit in found["hits"]["hits"]} == {id for id, text in TEXTS.items() if "fire" in text}
     assert post(client, "/v1/search", index=with_vectors, query=QUERY, **session)["resift"]["outcome"] == "rewritten"
+
+
+@pytest.fixture
+def with_grams(cluster: OpenSearchEngine) -> Iterator[str]:
+    """An index with six text fields whose analyzer makes several terms of each word."""
+    index = f"resift-test-{uuid.uuid4().hex[:12]}"
+    tokenizer = {"type": "ngram", "min_gram": 3, "max_gram": 4, "token_chars": ["letter"]}
+    analysis = {"tokenizer": {"grams": tokenizer}, "analyzer": {"grams": {"tokenizer": "grams"}}}
+    settings = {"number_of_replicas": 0, "analysis": analysis}
+    properties = {"plain": {"type": "text"}} | {field: {"type": "text", "analyzer": "grams"} for field in FIELDS}
+    cluster.client.indices.create(index=index, body={"settings": settings, "mappings": {"properties": properties}})
+    random = np.random.default_rng(5)
+    for number in range(COUNT):
+        texts = {field: " ".join(random.choice(LONG_WORDS, 7)) for field in (*FIELDS, "plain")}
+        cluster.client.index(index=index, id=str(number), body=texts)
+    cluster.refresh(index)
+    yield index
+    cluster.drop(index)
+
+
+@pytest.mark.parametrize("kind", ["rescored", "in place", "widened"])
+def test_words_of_many_terms_do_not_exceed_the_limit_of_clauses(
+    cluster: OpenSearchEngine, client: FlaskClient, with_grams: str, kind: str
+) -> None:
+    post(client, "/v1/feedback", session="anna", index=with_grams, query="garden furniture", relevant=["1", "2", "3"])
+    clause = {"multi_match": {"query": "garden furniture", "fields": list(FIELDS)}}
+    query = {"hybrid": {"queries": [clause, {"match_all": {}}]}} if kind == "in place" else clause
+    options = {"session": "anna", "widen": kind == "widened"}
+    answer = post(client, "/v1/rewrite", index=with_grams, body={"query": query, "ext": {"resift": options}})
+    assert answer["resift"] == {"rewritten": True, "outcome": "rewritten"}
+    found = cluster.client.search(index=with_grams, body=answer["body"])
+    assert found["hits"]["total"] == cluster.client.search(index=with_grams, body={"query": query})["hits"]["total"]
+
+
+def test_the_terms_of_a_word_are_counted_for_the_searched_fields(cluster: OpenSearchEngine, with_grams: str) -> None:
+    info = cluster.info(with_grams)
+    assert cluster.terms_per_word(info, ["plain"]) == 1
+    # A word of twelve letters has nineteen parts of three or four letters. The result is a power of two.
+    assert cluster.terms_per_word(info, ["f0"]) in (16, 32)
+    assert cluster.terms_per_word(info, FIELDS) in (16, 32)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,7 @@ _WAIT_FOR_SHARDS = {
     "request_timeout": 15,
 }
 _SAMPLE_SEED = 7
+_WORD_LENGTH = 12
 # The error of a search whose rescore window is larger than the setting ``index.max_rescore_window``.
 _TOO_LARGE_WINDOW = re.compile(r"Rescore window \[\d+\] is too large\. It must be less than \[(\d+)\]")
 # Some of the indices behind a name may allow smaller windows than the index whose limit OpenSearch reports.
@@ -462,6 +464,42 @@ class OpenSearchEngine(Engine):
             window = min(limits)
         return window
 
+    def terms_per_word(self, info: IndexInfo, fields: Sequence[str], headers: Headers = None) -> int:
+        """Return an upper estimate of the number of terms that the analyzers of some fields make of a word.
+
+        An ``ngram`` tokenizer makes ten terms of a long word, for example. A caller who may search an index may not be
+        allowed to read its analyzers or to use them. So the method searches for as many random words as fit into a
+        query. If OpenSearch refuses the query, the method tries half as many words, and so on. The result is larger if
+        the cluster allows fewer clauses than by default.
+
+        Args:
+            info: The description of the index.
+            fields: The names or patterns of the searched fields. Empty for all fields.
+            headers: The HTTP headers of the caller, which are passed on to OpenSearch.
+
+        Returns:
+            A power of two, or a number that leaves no room for any word.
+
+        Raises:
+            EngineError: If OpenSearch refuses the search for another reason than the number of clauses.
+        """
+        per_term = ClauseCounter(info.field_types).clauses_per_term(fields)
+        words, terms = _random_words(MAX_OWN_CLAUSES), 1
+        while per_term * terms <= MAX_OWN_CLAUSES:
+            clauses = [text_clause(word, fields) for word in words[: MAX_OWN_CLAUSES // (per_term * terms)]]
+            body = {"query": {"bool": {"should": clauses}}, "size": 0, "track_total_hits": False, **PLAIN}
+            try:
+                answer = self.search(info.name, body, headers=headers)
+                errors = str(answer.response["_shards"].get("failures", ""))
+            except EngineError as error:
+                errors = error.message
+                if "maxClauseCount" not in errors:
+                    raise
+            if "maxClauseCount" not in errors:
+                break
+            terms *= 2
+        return terms
+
     def document_counts(
         self, index: str, clauses: Sequence[Body], headers: Headers = None, skip_pipeline: bool = False
     ) -> list[int]:
@@ -769,3 +807,10 @@ def _sample_body(function_score: Body, size: int, source: Any, seed: int) -> Bod
     score = {"random_score": {"seed": seed, "field": "_seq_no"}, **function_score}
     body = {"query": {"function_score": score}, "size": size, "_source": source, "track_total_hits": False}
     return {**body, **PLAIN}
+
+
+@cache
+def _random_words(count: int) -> list[str]:
+    """Return different words of twelve random letters, which are the same in each process."""
+    letters = np.random.default_rng(_SAMPLE_SEED).integers(ord("a"), ord("z") + 1, (count, _WORD_LENGTH))
+    return ["".join(map(chr, word)) for word in letters]
