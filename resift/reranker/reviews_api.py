@@ -12,7 +12,7 @@ from typing import Any
 from flask import Blueprint, Response, request
 from msgspec.structs import replace
 
-from resift.errors import Forbidden, IndexNotFound, IndexNotServed
+from resift.errors import IndexNotFound, IndexNotServed
 from resift.reranker.access.requests import current_caller, engine_headers
 from resift.reranker.api import current_service, read_body, to_json
 from resift.reranker.request_bodies import BatchRequest, JudgementsRequest, ReaderRequest, ReviewRequest, UndoRequest
@@ -23,19 +23,6 @@ from resift.service.bodies import Search
 from resift.service.served_indices import index_not_served
 
 reviews = Blueprint("reviews", __name__, url_prefix="/v1/reviews")
-
-
-@reviews.before_request
-def require_permission() -> None:
-    """Reject the current request if its caller has no permission to use reviews.
-
-    If the service has no API keys, only callers on this machine have this permission. Flask calls this function before
-    each request to a route for reviews.
-    """
-    if {"review", "admin"}.isdisjoint(current_caller().scopes):
-        raise Forbidden(
-            "without API keys, reviews are only available on this machine", value="review", expected="a key"
-        )
 
 
 def _open_permitted_review(id: str, reload: bool = False) -> Review:

@@ -154,6 +154,23 @@ def test_each_method_of_each_path_is_open_to_its_scope_alone(app: Flask, keys: K
                     assert status == (403 if caller in SCOPES else 401), (path, method)
 
 
+@pytest.mark.parametrize(
+    ("host", "address"), [("localhost", "127.0.0.1"), ("shop.example", "127.0.0.1"), ("localhost", "10.0.0.7")]
+)
+def test_without_keys_reviews_and_metrics_are_for_this_machine(
+    tmp_path: Path, engine: SqliteEngine, model: Model, host: str, address: str
+) -> None:
+    config = Config(store=str(tmp_path / "sessions.db"), index="docs", hosts=("shop.example",))
+    app = create_app(config, engine=engine, model=model)
+    for endpoint, method, path in endpoints(app):
+        json = {} if method in ("POST", "PUT") else None
+        where: dict[str, Any] = {"headers": {"Host": host}, "environ_base": {"REMOTE_ADDR": address}}
+        with app.test_client().open(path, method=method, json=json, **where) as answer:
+            is_local = (host, address) == ("localhost", "127.0.0.1")
+            is_answered = is_local or required_scope(endpoint) not in ("review", "admin")
+            assert (answer.status_code != 403) == is_answered, (endpoint, answer.status_code)
+
+
 def test_a_wrong_path_is_not_found_with_and_without_a_key(app: Flask) -> None:
     assert app.test_client().get("/v1/nothing").status_code == 404
     assert app.test_client().put("/v1/search", json={}).status_code == 405

@@ -327,7 +327,8 @@ _OWN_KEY = re.compile(rf"(?:^|[\s,:]){PREFIX}")
 def require_keys(app: Flask, keys: ApiKeys) -> None:
     """Make an application reject requests without an API key that has the scope (permission) for the endpoint.
 
-    If the service has no keys, all requests are accepted.
+    If the service has no keys, callers on this machine may do everything. Other callers have the scopes that are safe
+    for a public key.
 
     Args:
         app: The Flask application.
@@ -339,12 +340,14 @@ def require_keys(app: Flask, keys: ApiKeys) -> None:
         if request.endpoint is None or request.method == "OPTIONS":
             # Requests without an endpoint are answered with 404 or 405. Browsers send OPTIONS without the page's key.
             return
+        scope = required_scope(request.endpoint)
         if not keys.required:
             # Remote callers are anonymous here, so they only get the scopes that are safe for a public key.
             g.caller = Caller() if _is_local() else Caller(scopes=_WITHOUT_BODIES)
-            return
-        scope = required_scope(request.endpoint)
-        if scope != OPEN:
+            if scope != OPEN and scope not in g.caller.scopes:
+                message = "without API keys, only callers on this machine may send this request"
+                raise Forbidden(message, value=request.path, expected=f"a key with the scope {scope}")
+        elif scope != OPEN:
             g.caller = _caller(keys, scope)
 
     @app.after_request
