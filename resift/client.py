@@ -15,6 +15,8 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from datetime import date
+from decimal import Decimal
 from functools import cache, wraps
 from typing import Any, ParamSpec, TypedDict, TypeVar
 from urllib.parse import quote
@@ -317,6 +319,24 @@ def _document_ids(name: str, ids: Iterable[str | int]) -> list[str]:
     return [str(id) for id in ids]
 
 
+def _json_value(value: Any) -> Any:
+    """Return the JSON form that opensearch-py sends for a value that orjson does not know.
+
+    Such values are decimal numbers, and dates of subclasses such as pandas' ``Timestamp``.
+
+    Args:
+        value: The value.
+
+    Raises:
+        TypeError: If opensearch-py refuses the value as well.
+    """
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, date):
+        return value.isoformat()
+    raise TypeError(f"{type(value).__name__} is no type of JSON")
+
+
 def _call(  # noqa: PLR0913 - the parts of a request
     type: type[T], method: str, address: str, path: str, content: Any, key: str | None, timeout: float
 ) -> T:
@@ -343,7 +363,7 @@ def _call(  # noqa: PLR0913 - the parts of a request
         headers["Content-Type"] = "application/json"
         try:
             # Like opensearch-py, accept NumPy arrays for vectors.
-            data = orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)
+            data = orjson.dumps(content, default=_json_value, option=orjson.OPT_SERIALIZE_NUMPY)
         except TypeError as error:
             raise BadInput(f"the body is not JSON: {error}") from None
     breaker = _breaker(address)

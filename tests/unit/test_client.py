@@ -7,11 +7,16 @@ import logging
 import os
 import threading
 from collections.abc import Iterator
+from datetime import date, datetime
+from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
+from uuid import UUID
 
+import numpy as np
 import pytest
 from clock import Clock
+from opensearchpy.serializer import JSONSerializer
 
 import resift
 from resift.circuit_breaker import FAILURES, PAUSE
@@ -166,6 +171,31 @@ def test_other_outcomes_are_not_logged(service: type[Service], caplog: pytest.Lo
     service.body = b'{"body": {}, "resift": {"rewritten": false, "outcome": "sorted", "reason": "a sort"}}'
     assert rewritten() is BODY
     assert not caplog.records
+
+
+class Timestamp(datetime):
+    """A time like those of pandas."""
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Decimal("19.99"),
+        date(2025, 1, 31),
+        datetime(2025, 1, 31, 12),
+        Timestamp(2025, 1, 31),
+        UUID(int=7),
+        np.float32(0.5),
+        np.int64(3),
+        np.array([0.5, 2]),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_values_are_sent_as_opensearch_py_sends_them(service: type[Service], value: Any) -> None:
+    body = {"query": {"range": {"price": {"gte": value}}}}
+    resift.rewrite("papers", body, session="anna", timeout=60)
+    ((_, _, _, sent),) = service.requests
+    assert sent["body"]["query"] == json.loads(JSONSerializer().dumps(body))["query"]
 
 
 def test_a_body_of_the_wrong_type_is_refused() -> None:
