@@ -15,7 +15,7 @@ from typing import Any
 
 from flask import Blueprint, current_app
 
-from resift.cache import TtlCache
+from resift.cache import TtlCache, digest
 from resift.contracts.ubi import EVENTS, QUERIES, UbiLog, id_as_text, iso_timestamp, unix_seconds
 from resift.reranker.access.requests import count_ubi, current_caller
 from resift.reranker.api import read_items
@@ -113,7 +113,8 @@ class Collector:
             client: The client id.
             count: The number of new events or queries.
         """
-        counted = (kind, key, client, int(self.clock() // 60))
+        # A client id can be long, so its hash is stored.
+        counted = (kind, key, digest(client), int(self.clock() // 60))
         with self._lock:
             before = self._counts.get(counted) or 0
             self._counts.put(counted, before + count)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -116,6 +118,21 @@ def test_a_clock_in_the_future_is_put_right(collector: Collector, log: UbiLog, c
     )
     assert taken == {"stored": 2, "clock": 1}
     assert {one.object: one.at - clock.now for one in log.scan()} == {"A1": 0, "B2": 60}
+
+
+def test_long_client_ids_do_not_fill_the_memory(log: UbiLog, clock: Clock) -> None:
+    collector = Collector(log, Quotas(), clock)
+    tracemalloc.start()
+    try:
+        for batch in range(5):
+            clients = [f"{batch} {number} {'c' * 10_000}" for number in range(MAX_ITEMS)]
+            events = [{"action_name": "click", "client_id": client} for client in clients]
+            assert collector.store(EVENTS, events) == {"clock": MAX_ITEMS, "stored": MAX_ITEMS}
+            del clients, events
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < 5_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_events_of_a_flooding_client_are_limited_and_other_clients_are_not(
