@@ -46,6 +46,11 @@ _ENTRY_BYTES = 600
 _FIELD_SECONDS = 600.0
 _CACHED_WINDOWS = 2000
 _WINDOW_SECONDS = 60.0
+_MAX_SEARCHED_FIELDS = 100
+"""If a query names more fields or patterns of fields, its session learns from all text fields.
+
+Each expansion word is counted in these fields. To count 25 words in 20,000 patterns takes a node half a minute.
+"""
 SESSION_WINDOW = 400
 """Smallest default ``window_size`` of a search in a session that has learned something about the query."""
 LEXICAL_SESSION_WINDOW = 500
@@ -219,7 +224,8 @@ class SearchRewriter:
         """
         needs = required_data(query, info.vector_fields) if query.root.ranks_by_meaning else NO_REQUIRED_DATA
         if not info.fields:
-            needs = replace(needs, text_fields=frozenset(map(without_boost, query.root.searched_fields or ())))
+            text_fields = frozenset(map(without_boost, query.root.searched_fields or ()))
+            needs = replace(needs, text_fields=text_fields if len(text_fields) <= _MAX_SEARCHED_FIELDS else frozenset())
         knowledge = self.knowledge.load(info, options, needs, headers)
         size, caller = _size_in_bytes(needs.text_fields), str(headers)
         self._needs.put((info.name, caller), replace(needs, texts=frozenset()), size + len(caller))

@@ -410,3 +410,22 @@ def test_searches_with_long_names_do_not_fill_the_memory(
         assert tracemalloc.get_traced_memory()[0] < 10_000_000
     finally:
         tracemalloc.stop()
+
+
+def test_the_words_of_a_session_are_not_counted_in_thousands_of_fields(
+    client: FlaskClient, packages: str, cluster: OpenSearchEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    post(client, "/v1/feedback", session="wide", index=packages, query="viewer", relevant=["feh"])
+    counted: list[int] = []
+    count = cluster.word_counts
+
+    def record(info: Any, fields: Any, *arguments: Any, **options: Any) -> Any:
+        counted.append(len(fields))
+        return count(info, fields, *arguments, **options)
+
+    monkeypatch.setattr(cluster, "word_counts", record)
+    for size in (3, 20_000):
+        query = {"multi_match": {"query": "viewer", "fields": [f"name{number}*" for number in range(size)]}}
+        body = {"query": query, "ext": {"resift": {"session": "wide"}}}
+        assert post(client, "/v1/rewrite", index=packages, body=body)["resift"]["rewritten"]
+    assert counted == [3, 0]
