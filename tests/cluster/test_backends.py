@@ -144,10 +144,11 @@ def test_the_options_of_a_body_are_removed_if_it_is_not_rewritten(backend: Backe
 def test_a_body_may_contain_all_types_that_opensearch_py_accepts(
     backend: Backend, caplog: pytest.LogCaptureFixture
 ) -> None:
-    given = {**BODY, "min_score": np.float32(0), "aggs": {"n": {"terms": {"field": "n", "include": np.arange(2)}}}}
+    terms = {"field": "n", "include": np.arange(2), "min_doc_count": Decimal(1)}
+    given = {**BODY, "min_score": np.float32(0), "aggs": {"n": {"terms": terms}}}
     assert resift.rewrite("papers", given, session="nobody", url=backend.service, timeout=PATIENT) is given
     assert not caplog.text
-    beyond = {**BODY, "from": Decimal(0)}
+    beyond = {**BODY, "from": {0}}
     assert resift.rewrite("papers", beyond, session="anna", url=backend.service, timeout=PATIENT) is beyond
     assert "the body is not JSON" in caplog.text
 
