@@ -5,10 +5,8 @@ Sessions learn from the text fields that queries search.
 
 from __future__ import annotations
 
-import gc
 import json
 import re
-import tracemalloc
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from flask.testing import FlaskClient
+from kept_memory import keeps_less_than
 from service_app import post, wait_for_sample
 
 from resift import Model
@@ -402,14 +401,9 @@ def test_searches_with_long_names_do_not_fill_the_memory(
         post(client, "/v1/rewrite", index=packages, body=body)
 
     search(0)
-    tracemalloc.start()
-    try:
+    with keeps_less_than(10_000_000):
         for number in range(1, 31):
             search(number)
-        gc.collect()
-        assert tracemalloc.get_traced_memory()[0] < 10_000_000
-    finally:
-        tracemalloc.stop()
 
 
 def test_the_words_of_a_session_are_not_counted_in_thousands_of_fields(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import threading
-import tracemalloc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -15,6 +13,7 @@ from typing import Any
 import pytest
 from clock import Clock
 from flask.testing import FlaskClient
+from kept_memory import keeps_less_than
 from ubi_events import LOST_EVENTS, NOW, ODD_EVENTS, event, query
 
 from resift import Model
@@ -122,17 +121,12 @@ def test_a_clock_in_the_future_is_put_right(collector: Collector, log: UbiLog, c
 
 def test_long_client_ids_do_not_fill_the_memory(log: UbiLog, clock: Clock) -> None:
     collector = Collector(log, Quotas(), clock)
-    tracemalloc.start()
-    try:
+    with keeps_less_than(5_000_000):
         for batch in range(5):
             clients = [f"{batch} {number} {'c' * 10_000}" for number in range(MAX_ITEMS)]
             events = [{"action_name": "click", "client_id": client} for client in clients]
             assert collector.store(EVENTS, events) == {"clock": MAX_ITEMS, "stored": MAX_ITEMS}
             del clients, events
-        gc.collect()
-        assert tracemalloc.get_traced_memory()[0] < 5_000_000
-    finally:
-        tracemalloc.stop()
 
 
 def test_events_of_a_flooding_client_are_limited_and_other_clients_are_not(
